@@ -15,8 +15,8 @@ from spml.bench.formats import versus
 from spml.bench.plan import Case, Record, done_in
 from spml.bench.published import Quote
 from spml.bench.tables import Row, Table
-from spml.cli import option_text
 from spml.cli.commands.train import Train
+from spml.cli.set_options import option_text
 from spml.metrics.bootstrap import Comparison
 from spml.report.format import signed
 

@@ -121,7 +121,7 @@ def replayed(pool: Pool) -> dict[str, Any] | None:
     usual = pool.usual()
     observed = pool.labels["observed"].astype(np.int8)
     rivals = [name for name in usual if name not in (*SEEDS, "epr 3") and name in ENSEMBLE]
-    screened = {name: 0.0 for name in rivals}
+    screened = dict.fromkeys(rivals, 0.0)
     for half in (0, 1):
         short = pool.short(1, half)
         if not set(rivals) <= set(short):

@@ -127,8 +127,8 @@ def test_the_example_of_a_method_that_looks_at_features_trains(
 
 def test_every_method_has_its_section():
     from spml import losses
-    from spml.cli import parse_options
     from spml.cli.commands.train import Train
+    from spml.cli.set_options import parse_options
 
     page = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
     sections = dict(re.findall(r"^## `(\w+)`\n(.*?)(?=^## |\Z)", page, re.DOTALL | re.MULTILINE))

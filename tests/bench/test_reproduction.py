@@ -10,8 +10,9 @@ import pytest
 import tyro
 
 from spml.bench.plan import Case, Plan
-from spml.cli import main, parse_options
+from spml.cli import main
 from spml.cli.commands.train import Train
+from spml.cli.set_options import parse_options
 from spml.train.resolve import method_options
 
 from .conftest import done, stored

@@ -42,6 +42,17 @@ def test_a_bench_trains_resumes_prints_and_verifies(scenes_file, here, capsys):
     assert capsys.readouterr().out.count("DIFFERS") == 1
 
 
+@pytest.mark.parametrize("complete", [True, False])
+def test_all_methods_are_those_that_the_labels_allow(scenes_file, complete):
+    from spml import losses
+    from spml.cli.commands.bench import Bench
+    from spml.data import load
+
+    data = load(scenes_file, labels="complete" if complete else "observed")
+    names = [case.label for case in Bench(data="scenes", methods=("all",)).plan(data).cases]
+    assert names == [name for name in losses.names() if complete or name != "full"]
+
+
 def test_changed_data_are_not_mixed_with_earlier_runs(scenes_file, here, capsys):
     shutil.copy(scenes_file, "mine.npz")
     line = f"bench mine.npz {SMALL} --seeds 1"

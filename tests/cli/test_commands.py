@@ -60,10 +60,20 @@ def test_commands_are_listed_in_the_order_of_use():
     assert names[-3:] == ["bench", "ablate", "figures"] and "eval" in names
 
 
-def test_methods_are_listed_with_their_needs(monkeypatch, capsys):
+def test_methods_are_listed_with_their_papers_and_costs(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "200")
     assert main(["methods"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    rows = {line.split()[0]: line for line in lines if line.strip()}
+    rows = {line.split()[0]: i for i, line in enumerate(lines) if line.strip()}
     assert set(losses.names()) <= set(rows)
-    assert "index, items" in rows["role"] and "Assume negative" in rows["an"]
+
+    def row(name):
+        return [line.strip() for line in lines[rows[name] : rows[name] + 2]]
+
+    assert row("an")[0].endswith(
+        "Assume negative: binary cross-entropy, unknown labels taken as absent"
+    )
+    assert row("an")[1] == "Cole et al., CVPR 2021; cost: none"
+    assert row("role")[1] == "Cole et al., CVPR 2021; cost: 96 MB of memory"
+    assert "a pass over the data after each epoch" in row("crisp")[1]
+    assert "two views of each picture" in row("lagc")[1]

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from spml.cli import parse_options
 from spml.cli.many_runs import ManyRuns
+from spml.cli.set_options import parse_options
 
 
 def test_changed_settings_separate_defining_from_execution_settings():

@@ -24,7 +24,9 @@ def test_complete_labels(scenes_file, capsys):
     out = capsys.readouterr().out
     assert ["images, training", "128"] in cells(out) and ["classes", "10"] in cells(out)
     assert "uniform (positives 1, negatives 0, seed 1200)" in out
-    assert re.search(r"Remark 1: #\{y=1,s=0\} / #\{s=0\} = 0\.\d{4} \(\d+ missing .*, is -\d", out)
+    assert re.search(
+        r"\d+ of \d[\d,]+ unlabelled entries \(\d\.\d %\) are positive: .* is -\d", out
+    )
     assert ["positives of 10 classes", "seen", "missing", "total"] in cells(out)
     assert ["pairs, most frequent first", "items", "lift"] in cells(out)
 

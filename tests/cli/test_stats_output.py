@@ -51,8 +51,8 @@ def test_complete_labels(lines):
         ["labels per training image, known negative", "0.00"],
         ["labels per training image, unknown", "1.00"],
         [
-            "Remark 1: #{y=1,s=0} / #{s=0} = 0.4000 (4 missing positives of 10 unknown labels); "
-            "its logit, the b(0) of Assumption 1, is -0.405"
+            "4 of 10 unlabelled entries (40.0 %) are positive: Remark 1's constant is 0.4000, "
+            "and b(0) by Assumption 1 is -0.405."
         ],
         ["positives of 2 classes", "seen", "missing", "total"],
         ["cat", "4", "4", "8"],
@@ -76,10 +76,10 @@ def test_observed_labels(lines):
 
 
 def test_missing_counts_are_explained(lines):
-    assert lines(unknown=0)[12] == ["Remark 1: no label is unknown."]
+    assert lines(unknown=0)[12] == ["Every entry is labelled."]
     assert lines(cooccurrence=None)[-1] == [
         "Pairs of classes are not counted: no item has two known positives."
     ]
     assert lines(missing=np.zeros(2, int))[12][0].endswith(
-        "(0 missing positives of 10 unknown labels)"
+        "0 of 10 unlabelled entries (0.0 %) are positive."
     )

@@ -18,6 +18,7 @@ ALLOWED = {  # comparisons of scores with something else than a tag's threshold
     "methods/mime.py: logits.float().sigmoid() > self.theta",  # the method's own pseudo-labels
     "metrics/items.py: scores >= lowest",  # coverage: down to an item's lowest positive
     "model/calibration.py: logits >= bend",  # the segment of a piecewise linear map
+    "use/review/review.py: one.probability >= least",  # the end of a list, not a tag
     "metrics/scores.py: scores >= cuts",  # the one comparison
 }
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import difflib
 import io
-import json
 import os
 import pkgutil
 import signal
@@ -19,7 +18,7 @@ from functools import partial
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol
 
 import tyro
 
@@ -29,8 +28,8 @@ from spml.runs.settings import REMOVED_FLAGS
 
 if TYPE_CHECKING:
     from spml.data import Experiment
+    from spml.data.readers.columns import Columns
 
-ARRAYS = ("table", "estimated", "x")  # method options that take whole arrays
 BROKEN_PIPE = 141  # exit code of shells for a program whose output is no longer read
 
 
@@ -156,6 +155,20 @@ class LeftOut:
         log(f"left out: {error}")
 
 
+def notes_on(experiment: Experiment, *, own_names: bool) -> list[str]:
+    """Return what a user should know of their table before training; class names of the table."""
+    from spml.data.names import separator_note
+    from spml.data.readers.columns import listed
+    from spml.data.readers.read import is_named
+
+    notes = []
+    if own_names and not is_named(experiment.name):
+        notes.append(separator_note(experiment.classes))
+    if names := experiment.observed.feature_names:
+        notes.append(f"{len(names):,} columns of features: {listed(names)}")
+    return [note for note in notes if note]
+
+
 def note_unfinished(run: Path) -> None:
     """Warn if the model belongs to an unfinished run."""
     from spml.runs.names import RESULT
@@ -231,7 +244,7 @@ class TableOptions:
     """The source of the data and the meaning of its labels."""
 
     root: Path | None = None
-    """Folder of the data set's files, or of the images in a table."""
+    """Folder of a data set's files, or of a table's images."""
     labels: Literal["observed", "complete"] | None = None
     """Absent labels: unknown (observed) or negative (complete). Default: complete for benchmarks
     and digits, else observed."""
@@ -241,6 +254,20 @@ class TableOptions:
     """File of the test rows. Default: rows of DATA marked test."""
     classes: str | None = None
     """Class names in order. A file with one name a line, or names joined by commas."""
+    image_column: str | None = None
+    """Column of a table's paths, or names of rows. Default: image."""
+    label_column: str | None = None
+    """Column of a table's class names. Default: label."""
+    label_separator: Annotated[str, tyro.conf.arg(metavar="S")] = "|"
+    """Sign between two class names in a cell."""
+    features: str | None = None
+    """Columns of numbers in a CSV, to learn from. Names or patterns, joined by commas."""
+
+    def columns(self) -> Columns:
+        """Return the names of the columns of a table."""
+        from spml.data.readers.columns import Columns
+
+        return Columns(self.image_column, self.label_column, self.label_separator, self.features)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -266,84 +293,19 @@ class DataOptions(TableOptions):
             observe=self.observe,
             val=self.val,
             test=self.test,
+            columns=self.columns(),
         )
 
     def load(self, data: str, observe_seed: int, split_seed: int) -> Experiment:
         """Load the data for training."""
         return self.loader(data, observe_seed, split_seed)()
 
-    def sources(self) -> dict[str, str | None]:
+    def sources(self) -> dict[str, Any]:
         """Return the entries of config.json from which `spml eval` loads the data again."""
         paths = {"root": self.root, "val": self.val, "test": self.test}
+        named = self.columns().changed()
         return {
             **{name: None if path is None else str(path) for name, path in paths.items()},
             "observe": self.observe,
+            **({"columns": named} if named else {}),
         }
-
-
-def parse_options(method: str, pairs: Sequence[str]) -> dict[str, Any]:
-    """Parse NAME=VALUE pairs: numbers, true, false, none, a,b for a pair or list, else text."""
-    from spml import losses
-
-    known = {option.name: option for option in losses.options(method)}
-    values = {}
-    for pair in pairs:
-        name, equals, text = pair.partition("=")
-        if not equals:
-            raise UserError(
-                f"--set {pair}: write NAME=VALUE, or --set help to list the options of {method}"
-            )
-        name, text = name.strip(), text.strip()
-        if name in ARRAYS and method in losses.names():
-            raise UserError(
-                f"--set {name}: this option takes an array and is only available in Python code"
-            )
-        choices = get_args(known[name].type) if name in known else ()
-        values[name] = text if text in choices else _parse(text)
-    losses.check_options(method, values)
-    return values
-
-
-def _parse(text: str) -> Any:
-    if text.lower() in ("none", "true", "false"):
-        return {"none": None, "true": True, "false": False}[text.lower()]
-    for candidate in (text, f"[{text.strip('()')}]"):
-        try:
-            return json.loads(candidate)
-        except json.JSONDecodeError:
-            try:
-                return float(candidate)  # forms that JSON lacks, such as .5
-            except ValueError:
-                continue
-    parts = text.strip("()[]").split(",")
-    try:
-        return [float(part) for part in parts] if len(parts) > 1 else text
-    except ValueError:
-        return text
-
-
-def option_text(value: Any) -> str:
-    """Format the value of a method option as --set reads it."""
-    if isinstance(value, (list, tuple)):
-        return ",".join(option_text(part) for part in value)
-    return value if isinstance(value, str) else json.dumps(value)
-
-
-def print_options(method: str) -> None:
-    """Print the options of a method with defaults and help."""
-    from rich.console import Console
-    from rich.table import Table
-
-    from spml import losses
-    from spml.losses import summary
-
-    table = Table(
-        "option",
-        "default",
-        "description",
-        title=f"{method}: {summary(method)}",
-        title_justify="left",
-    )
-    for option in losses.options(method):
-        table.add_row(option.name, str(option.default), option.help)
-    Console().print(table)

@@ -29,6 +29,7 @@ GROUPS = {
         *("seeds", "seed", "root", "labels", "out", "resume", "overwrite", "jobs"),
     ),
     "data": (
+        *("image_column", "label_column", "label_separator", "features"),
         *("val", "test", "classes", "observe", "observe_seed", "split_seed", "selection"),
         *("cache", "cache_dir"),
     ),

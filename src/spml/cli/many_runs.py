@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from spml.cli import DataOptions, log, option_text
+from spml.cli import DataOptions, log
+from spml.cli.set_options import option_text
 from spml.errors import UserError
 from spml.files import write_text
 from spml.machine import cores

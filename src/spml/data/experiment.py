@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from spml.data.names import ClassList, class_list
 from spml.data.readers.builder import Kind
+from spml.data.readers.columns import Columns
 from spml.data.readers.read import default_labels, is_named, read, version
 from spml.data.table import LabelTable, SparseLabels, concatenate
 from spml.errors import DataError, UserError
@@ -118,6 +119,7 @@ def load(
     observe: str = "uniform",
     val: str | Path | None = None,
     test: str | Path | None = None,
+    columns: Columns | None = None,
 ) -> Experiment:
     """Load the experiment of a data set or file.
 
@@ -134,6 +136,7 @@ def load(
             `spml.data.observation`.
         val: file of the validation rows, for users' files.
         test: file of the test rows.
+        columns: names of the columns of a user's table; default: `image` and `label`.
     """
     for flag, seed in (("--observe-seed", observe_seed), ("--split-seed", split_seed)):
         if not 0 <= seed <= MAX_SEED:
@@ -141,7 +144,7 @@ def load(
     kind = labels or default_labels(source)
     model = _observation_model(observe, kind, source)
     listed = class_list(classes)
-    tables = read(source, root, labels=kind, classes=listed, val=val, test=test)
+    tables = read(source, root, labels=kind, classes=listed, val=val, test=test, columns=columns)
     try:
         whole, train_rows, val_rows = train_list(
             tables, val_fraction, split_seed, complete=kind == "complete"

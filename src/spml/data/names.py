@@ -153,6 +153,25 @@ def joined_names(classes: Sequence[str]) -> list[tuple[str, list[str]]]:
     return joined
 
 
+def separated_names(classes: Sequence[str]) -> dict[str, str]:
+    """Return class names that contain a sign between two words ('line, outdoor'), and the sign."""
+    signs = {name: SEPARATOR.search(name.strip()[1:-1]) for name in classes}
+    return {name: sign[0] for name, sign in signs.items() if sign is not None}
+
+
+def separator_note(classes: Sequence[str]) -> str:
+    """Return a warning of class names that may be several names; "" without any."""
+    separated = separated_names(classes)
+    if not separated:
+        return ""
+    name, sign = next(iter(separated.items()))
+    noun = "class name contains" if len(separated) == 1 else "class names contain"
+    return (
+        f"{len(separated):,} {noun} a separator, such as {name!r}; "
+        f"if several labels are meant, give --label-separator {sign!r}"
+    )
+
+
 def written_lists(classes: Sequence[str]) -> dict[str, str]:
     """Return class names that are a whole cell, such as "['dog', 'cat']", and a description."""
     cells = {}

@@ -189,6 +189,7 @@ class LabelTable:
             (N, 3, H, W).
         root: folder that relative paths in `items` start from.
         places: position of each row in the file it was read from, for messages.
+        feature_names: of the columns of x, if the data name them.
     """
 
     items: Sequence[str]
@@ -197,6 +198,7 @@ class LabelTable:
     x: npt.NDArray[np.generic] | None = field(default=None, repr=False)
     root: Path | None = None
     places: Places | None = field(default=None, repr=False)
+    feature_names: Sequence[str] = field(default=(), repr=False)
 
     def __init__(
         self,
@@ -207,6 +209,7 @@ class LabelTable:
         x: npt.NDArray[np.generic] | None = None,
         root: Path | None = None,
         places: Places | None = None,
+        feature_names: Sequence[str] = (),
     ) -> None:
         sparse = labels if isinstance(labels, SparseLabels) else SparseLabels.from_dense(labels)
         if sparse.shape != (len(items), len(classes)):
@@ -226,6 +229,7 @@ class LabelTable:
         object.__setattr__(self, "x", x)
         object.__setattr__(self, "root", root)
         object.__setattr__(self, "places", places)
+        object.__setattr__(self, "feature_names", list(feature_names))
 
     def __len__(self) -> int:
         return len(self.items)
@@ -258,13 +262,25 @@ class LabelTable:
         places = None if self.places is None else self.places.take(wanted)
         items = [self.items[i] for i in wanted]
         return LabelTable(
-            items, self.classes, self.sparse.take(wanted), x=x, root=self.root, places=places
+            items,
+            self.classes,
+            self.sparse.take(wanted),
+            x=x,
+            root=self.root,
+            places=places,
+            feature_names=self.feature_names,
         )
 
     def with_labels(self, labels: SparseLabels | npt.ArrayLike) -> LabelTable:
         """The same items with other labels."""
         return LabelTable(
-            self.items, self.classes, labels, x=self.x, root=self.root, places=self.places
+            self.items,
+            self.classes,
+            labels,
+            x=self.x,
+            root=self.root,
+            places=self.places,
+            feature_names=self.feature_names,
         )
 
     def file(self, row: int) -> Path:
@@ -290,5 +306,11 @@ def concatenate(first: LabelTable, second: LabelTable) -> LabelTable:
     if first.places is not None and second.places is not None:
         places = first.places.followed_by(second.places)
     return LabelTable(
-        [*first.items, *second.items], first.classes, sparse, x=x, root=first.root, places=places
+        [*first.items, *second.items],
+        first.classes,
+        sparse,
+        x=x,
+        root=first.root,
+        places=places,
+        feature_names=first.feature_names,
     )

@@ -82,7 +82,8 @@ class ModelInfo:
     Attributes:
         classes: names, in the order of the logits.
         backbone: name, to build it again.
-        preprocessing: kind ("pictures" or "features"), size, upright, number of features.
+        preprocessing: kind ("pictures" or "features"), size, upright, number of features
+            and, if their data name them, their `columns`.
         thresholds: probability from which each class counts as present.
         training: data, method, options, selection, validation figure and seed of its training.
         versions: of the libraries.
@@ -257,6 +258,10 @@ def _problem(info: ModelInfo) -> str | None:
         return "preprocessing must say kind (pictures or features), size, features, upright: true"
     if type(how.get(wanted)) is not int or how[wanted] < 1:
         return f"preprocessing: {wanted} must be a whole number above 0"
+    if "columns" in how and not (
+        _all_are(how["columns"], str) and len(how["columns"]) == how["features"]
+    ):
+        return "preprocessing: columns must be a list of one name for each feature"
     return None
 
 

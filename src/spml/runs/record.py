@@ -107,6 +107,7 @@ def model_info(
 ) -> ModelInfo:
     """Build model.json: what using the model needs, and how it was trained."""
     pictures = model.mean.ndim == 4
+    names = list(experiment.observed.feature_names)
     return ModelInfo(
         classes=list(experiment.classes),
         backbone=settings.backbone,
@@ -115,6 +116,7 @@ def model_info(
             "size": settings.size if pictures else None,
             "upright": True,
             "features": None if pictures else int(model.mean.shape[1]),
+            **({"columns": names} if names else {}),
         },
         thresholds=[0.5] * len(experiment.classes),
         head=settings.head,

@@ -14,6 +14,7 @@ import torch
 from spml import metrics
 from spml.data import Experiment, LabelTable, load
 from spml.data.names import INLINE, ClassList
+from spml.data.readers.columns import Columns
 from spml.data.readers.read import is_named
 from spml.errors import DAMAGED, DataError, UserError
 from spml.files import demand
@@ -36,7 +37,7 @@ MOST_ESTIMATED = 20_000_000  # entries; larger tables get no estimates
 
 def assess(
     run: Path,
-    split: Literal["val", "test"],
+    split: Literal["val", "test"] | None = None,
     *,
     root: Path | None = None,
     batch_size: int = 64,
@@ -49,7 +50,7 @@ def assess(
 
     Args:
         run: a finished run.
-        split: "val" or "test".
+        split: "val" or "test"; None is test if the data have it, else val.
         root: folder of the data's files; default: the folder used in training.
         batch_size: items per batch.
         advance: called with the number of items done and their total.
@@ -61,6 +62,8 @@ def assess(
     stored.require_result()  # a run that resumes would replace this model
     model, info = load_model(run)
     experiment = run_data(config, info.classes, root)
+    if split is None:
+        split = "val" if experiment.test is None else "test"
     changed = other_data(config, fingerprint(experiment))
     if changed and split == "val":
         raise not_validated_on(experiment)
@@ -133,6 +136,7 @@ def run_data(
             observe=config.get("observe", "uniform"),
             val=config.get("val"),
             test=config.get("test"),
+            columns=Columns(**config.get("columns", {})),
         )
     except DataError as error:
         if is_named(data):

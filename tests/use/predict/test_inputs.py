@@ -201,8 +201,7 @@ def test_arrays_must_be_what_the_model_takes(make_model, info, tmp_path):
     with pytest.raises(UserError, match="takes x of 4 features"):
         names([tmp_path / "p.npz"], features)
     for other in ("a.jpg", "-", tmp_path):
-        message = f"npy files with x of 4 features; {other} is something else"
-        with pytest.raises(UserError, match=message):
+        with pytest.raises(UserError, match=f"npy files of 4 features; {other} is something else"):
             Inputs([tmp_path / "v.npy", other], features)  # before anything is read
     x = np.ones((3, 4), np.float32)
     x[1, 2] = np.nan

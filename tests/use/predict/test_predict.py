@@ -61,7 +61,7 @@ def test_features_are_predicted_from_arrays(make_model, tmp_path):
     np.savez(tmp_path / "y.npz", x=np.zeros((3, 5), np.float32))
     with pytest.raises(UserError, match="5 features, the model takes 4"):
         predict(tmp_path / "model", [tmp_path / "y.npz"], tmp_path / "p.csv")
-    with pytest.raises(UserError, match=r"takes \.npz or \.npy files"):
+    with pytest.raises(UserError, match=r"takes CSV, \.npz or \.npy files"):
         predict(tmp_path / "model", [tmp_path / "photo.jpg"], tmp_path / "p.csv")
 
 

@@ -138,6 +138,37 @@ def test_noise_in_every_unobserved_label_changes_no_byte(scenes_file, tmp_path):
     assert len(outputs["true"]) > 60 and outputs["true"] == outputs["noise"]
 
 
+def test_the_list_of_a_calibrated_model_ends_at_the_least_probability(run, tmp_path, capsys):
+    def listed(copy, words=""):
+        out = tmp_path / f"list{words}"
+        assert main(["review", str(copy), "--out", str(out), "--count", "60", *words.split()]) == 0
+        return [float(row["probability"]) for row in table(out)]
+
+    def refused(copy, value):
+        words = ["--out", str(tmp_path / "none"), "--min-precision", value]
+        assert main(["review", str(copy), *words]) == 2
+        return capsys.readouterr().err
+
+    assert len(listed(run)) == 60
+    assert "the model is not calibrated, so the list has as many labels" in capsys.readouterr().err
+    assert "compares calibrated probabilities, and the model has none" in refused(run, "0.1")
+    assert "must be from 0 to 1, not 1.5" in refused(run, "1.5")
+
+    copy = shutil.copytree(run, tmp_path / "calibrated")
+    model = copy / "best" / "model.json"
+    stored = json.loads(model.read_text())
+    stored["calibration"] = [[[-100, 100], [-100, 100]]] * len(stored["classes"])
+    model.write_text(json.dumps(stored))
+    every = listed(copy, "--min-precision 0")
+    middle = sum(sorted(every)[29:31]) / 2
+    assert len(every) == 60
+    assert listed(copy, f"--min-precision {middle}") == [p for p in every if p >= middle]
+    if max(every) >= 0.5:
+        assert listed(copy, "--per-class 60") == [p for p in every if p >= 0.5]
+    assert "no unknown label has a probability of 1; the highest is 0." in refused(copy, "1")
+    assert not (tmp_path / "none").exists()
+
+
 def test_only_a_review_is_overwritten_and_only_on_request(run, tmp_path, capsys):
     out = tmp_path / "out"
     words = ["review", str(run), "--out", str(out), "--count", "5"]

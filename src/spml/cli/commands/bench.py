@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import tyro
 
-from spml.cli import parse_options
 from spml.cli.many_runs import TableOfRuns
+from spml.cli.set_options import parse_options
 from spml.errors import UserError
 
 if TYPE_CHECKING:
     from spml.bench.plan import Plan
     from spml.data import Experiment
+
+ALL = "all"  # as a name of --methods
+UPPER_BOUND = "full"  # trains on complete labels
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,8 +32,8 @@ class Bench(TableOfRuns):
     order: ClassVar[int] = 140
 
     methods: tuple[str, ...] = ()
-    """Names of methods, separated by commas or spaces. Default: those of the GR Loss paper's
-    comparison."""
+    """Names of methods, separated by commas or spaces, or all. Default: those of the GR Loss
+    paper's comparison."""
     grid: bool = False
     """Search settings in a grid, on validation with seed 0.
     The grid has several learning rates, and the published options or the method's alternative.
@@ -42,9 +45,8 @@ class Bench(TableOfRuns):
         """Return a row for each method."""
         from spml.bench.rows import method_cases, paper_methods
 
-        names = [
-            name for word in self.methods for name in word.split(",") if name
-        ] or paper_methods()
+        names = [name for word in self.methods for name in word.split(",") if name]
+        names = [one for name in names or paper_methods() for one in _expanded(name, experiment)]
         twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
         if twice:
             raise UserError(f"--methods names {', '.join(twice)} twice")
@@ -70,3 +72,12 @@ class Bench(TableOfRuns):
         for method, own in options.items():
             make_method(experiment, method, method_options(method, experiment.name, own))
         return options
+
+
+def _expanded(name: str, experiment: Experiment) -> list[str]:
+    """Return the methods that a word of --methods stands for, as far as the data have labels."""
+    from spml import losses
+
+    if name != ALL:
+        return [name]
+    return [one for one in losses.names() if one != UPPER_BOUND or experiment.complete is not None]

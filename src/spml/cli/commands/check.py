@@ -98,6 +98,7 @@ class Check(TableOptions):
                 val=self.val,
                 test=self.test,
                 on_error=unread.append,
+                columns=self.columns(),
             )
         except DataError:
             print_problems(console, Findings(unread_problems(unread)))

@@ -19,8 +19,8 @@ class Eval(RunOptions):
 
     order: ClassVar[int] = 60
 
-    split: Literal["val", "test"] = "test"
-    """The split to evaluate on."""
+    split: Literal["val", "test"] | None = None
+    """The split to evaluate on. Default: test if the data have it, else val."""
 
     def run(self) -> None:
         """Score the split, print the metrics and write them."""
@@ -36,6 +36,9 @@ class Eval(RunOptions):
                 batch_size=self.batch_size,
                 advance=advance,
             )
+        split = result["split"]
+        if self.split is None and split == "val":
+            log("the data have no test split: these figures are of the validation rows")
         if result["data_changed"]:
             log(f"the data have {CHANGED}")
         if result["labels"] == "complete" and result["known"] < 1:
@@ -49,4 +52,4 @@ class Eval(RunOptions):
             print("estimated from observed labels alone, with the range over resampled items:")
         for name, own in (estimates or {}).items():
             print(f"{name:<24} {own['value']:8.4f}   {own['low']:.4f} to {own['high']:.4f}")
-        print(f"written to {Run(self.run_folder).evaluation(self.split)}")
+        print(f"written to {Run(self.run_folder).evaluation(split)}")

@@ -23,8 +23,8 @@ class Predict(ModelOptions):
     order: ClassVar[int] = 90
 
     inputs: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="INPUT...")]
-    """Pictures, folders, CSV or Parquet files with an image column, arrays, or - for paths on
-    standard input."""
+    """Pictures, folders, CSV or Parquet files with an image column or features, arrays, or - for
+    paths on standard input."""
     out: Path = Path("predictions.csv")
     """File to write: .csv, .jsonl or .parquet; - is standard output."""
     format: Literal["csv", "jsonl", "parquet"] | None = None
@@ -44,6 +44,10 @@ class Predict(ModelOptions):
     classes: str | None = None
     """Classes that the model must have, in order. A file with one name a line, or names joined by
     commas."""
+    image_column: str | None = None
+    """Column of a table's paths, or names of rows. Default: image."""
+    features: str | None = None
+    """Columns of features in a CSV. Default: those of training."""
     null: Annotated[bool, tyro.conf.arg(aliases=["-0"])] = False
     """Paths on standard input end in NUL, as of find -print0."""
     batch_size: int | None = None
@@ -54,6 +58,7 @@ class Predict(ModelOptions):
     def run(self) -> None:
         """Write predictions and report unreadable inputs."""
         from spml.cli.output.progress import bar
+        from spml.data.readers.columns import Columns
         from spml.use.predict.predict import Options, predict
         from spml.use.predict.writers import STANDARD
 
@@ -75,6 +80,7 @@ class Predict(ModelOptions):
             self.format,
             self.classes,
             self.null,
+            Columns(image=self.image_column, features=self.features),
         )
         left_out = LeftOut()
         with bar("predicting") as advance:

@@ -32,6 +32,8 @@ class Review(RunOptions):
     """Classes to suggest. A file with one name a line, or names joined by commas. Default: all."""
     per_class: int | None = None
     """Largest number of suggestions for each class."""
+    min_precision: float | None = None
+    """Least calibrated probability. Default: 0.5; none without calibration."""
     split: Literal["train", "val", "all"] = "train"
     """Rows to search: training rows, validation rows, or both."""
     overwrite: bool = False
@@ -56,6 +58,7 @@ class Review(RunOptions):
                 count=self.count,
                 classes=named_classes(self.classes, self.run_folder),
                 per_class=self.per_class,
+                min_precision=self.min_precision,
                 split=self.split,
                 root=self.root,
                 overwrite=self.overwrite,

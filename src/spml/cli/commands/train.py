@@ -9,7 +9,8 @@ from typing import Annotated, ClassVar
 
 import tyro
 
-from spml.cli import DataOptions, parse_options, print_options
+from spml.cli import DataOptions, log, notes_on
+from spml.cli.set_options import parse_options, print_options
 from spml.runs.settings import Settings
 
 
@@ -59,6 +60,9 @@ class Train(DataOptions, Settings):
                 "--resume continues a run and --overwrite replaces it; give one of them"
             )
         experiment = self.load(self.data, self.observe_seed, self.split_seed)
+        if not self.quiet and started_first():
+            for text in notes_on(experiment, own_names=self.classes is None):
+                log(text)
         settings = Settings(**{item.name: getattr(self, item.name) for item in fields(Settings)})
         out = (
             self.out

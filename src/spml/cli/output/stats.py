@@ -15,7 +15,7 @@ ALL = 30  # up to this many classes are all shown
 
 
 def print_statistics(console: Console, statistics: Statistics) -> None:
-    """Print the paper's table, the constant of Remark 1, the classes and the pairs."""
+    """Print the paper's table, the share of missing positives, the classes and the pairs."""
     console.print(
         plain(statistics.name) + (f" ({statistics.version})" if statistics.version else ""),
         markup=False,
@@ -82,20 +82,19 @@ def _summary(statistics: Statistics) -> Table:
 
 
 def _constant(statistics: Statistics) -> str:
+    """Return the share of positives among the unknown labels, the constant of Remark 1."""
     if statistics.missing is None:
-        return (
-            "Remark 1: the share of positives among the unknown labels is not known; "
-            "it needs complete labels.\n"
-        )
+        return "How many unlabelled entries are positive is not known; it needs complete labels.\n"
     if statistics.constant is None:
-        return "Remark 1: no label is unknown.\n"
-    counts = (
-        f"{statistics.missing.sum():,} missing positives of {statistics.unknown:,} unknown labels"
-    )
-    logit = ""
+        return "Every entry is labelled.\n"
+    text = (
+        f"{statistics.missing.sum():,} of {statistics.unknown:,} unlabelled entries "
+        f"({statistics.constant:.1%}) are positive"
+    ).replace("%", " %")
     if statistics.logit is not None:
-        logit = f"; its logit, the b(0) of Assumption 1, is {statistics.logit:.3f}"
-    return f"Remark 1: #{{y=1,s=0}} / #{{s=0}} = {statistics.constant:.4f} ({counts}){logit}\n"
+        text += f": Remark 1's constant is {statistics.constant:.4f}"
+        text += f", and b(0) by Assumption 1 is {statistics.logit:.3f}"
+    return f"{text}.\n"
 
 
 def _classes(statistics: Statistics) -> Table:

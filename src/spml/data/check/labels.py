@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from spml.data.check.problems import Problem
 from spml.data.experiment import train_list
-from spml.data.names import joined_names, near_duplicates, written_lists
+from spml.data.names import joined_names, near_duplicates, separated_names, written_lists
 from spml.data.observation import draw
 from spml.data.readers.builder import Kind
 from spml.data.table import SPLITS, LabelTable, SparseLabels, concatenate
@@ -31,7 +31,8 @@ def label_problems(
         text = f"{shown(name)} ({count:,}) and {shown(other)} ({other_count:,})"
         problems.append(Problem("near_names", text))
     classes = next(iter(tables.values())).classes
-    several = {
+    several = {name: f"contains {sign!r}" for name, sign in separated_names(classes).items()}
+    several |= {
         name: f"{' and '.join(map(repr, parts))} are classes too"
         for name, parts in joined_names(classes)
     }

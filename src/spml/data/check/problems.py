@@ -89,9 +89,9 @@ KINDS = {
     ),
     "joined_names": Kind(
         "warning",
-        "class name that is several names",
-        "class names that are several names",
-        "if several labels are meant, join them by '|'",
+        "class name that may be several names",
+        "class names that may be several names",
+        "if several labels are meant, join them by '|', or give --label-separator",
     ),
     "unlabelled": Kind(
         "warning",

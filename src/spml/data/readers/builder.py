@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spml.data.names import ClassList, refuse_name
+from spml.data.readers.columns import Columns
 from spml.data.table import SPLITS, LabelTable, Places, SparseLabels
 from spml.errors import DataError
 
@@ -29,6 +30,7 @@ class Reading:
     labels: Kind = "observed"  # whether an absent label is unknown or negative ("complete")
     classes: ClassList | None = None  # and their order; None takes them from the file
     on_error: OnError | None = None  # takes each invalid record; None raises the first
+    columns: Columns = field(default_factory=Columns)  # of tables
 
 
 def report(error: DataError, on_error: OnError | None) -> None:
@@ -56,6 +58,8 @@ class Builder:
         self._row_places, self._row_splits = array("q"), array("b")
         self._entry_rows, self._entry_columns = array("i"), array("i")
         self._entry_values, self._entry_places = array("b"), array("q")
+        self.feature_names: Sequence[str] = ()
+        self._features = array("f")
 
     def report(self, error: DataError) -> None:
         """Report an invalid record, or raise the error."""
@@ -68,6 +72,14 @@ class Builder:
     def place(self, place: int) -> str:
         """Return the start of a message about a place."""
         return f"{self.source}, {self.unit} {place}: " if place else f"{self.source}: "
+
+    @contextmanager
+    def located(self, place: int) -> Iterator[None]:
+        """Start the message of an error in the block with a place."""
+        try:
+            yield
+        except DataError as error:
+            raise self.error(place, str(error)) from None
 
     @contextmanager
     def record(self) -> Iterator[None]:
@@ -83,6 +95,7 @@ class Builder:
                     names.popitem()
             for numbers in (self._row_places, self._row_splits):
                 del numbers[rows:]
+            del self._features[rows * len(self.feature_names) :]
             for numbers in (self._entry_rows, self._entry_columns):
                 del numbers[entries:]
             for numbers in (self._entry_values, self._entry_places):
@@ -134,9 +147,20 @@ class Builder:
         self._entry_values.append(value)
         self._entry_places.append(place)
 
+    def features(self, row: int, values: Sequence[float], place: int) -> None:
+        """Add the features of a row; a known row must have the same ones."""
+        start = row * len(values)
+        if start == len(self._features):
+            self._features.extend(values)
+        elif self._features[start : start + len(values)] != array("f", values):
+            item, earlier = list(self._rows)[row], self._row_places[row]
+            problem = f"{item!r} has other features than at {self.unit} {earlier}"
+            raise self.error(place, f"{problem}; give each row a name of its own")
+
     def names(self, row: int, cell: str | list[str | None], value: int, place: int) -> None:
-        """Add the labels of a cell: class names joined by `|`, or a list of them."""
-        for part in cell.split("|") if isinstance(cell, str) else cell:
+        """Add the labels of a cell: class names with the separator between them, or a list."""
+        separator = self.reading.columns.separator
+        for part in cell.split(separator) if isinstance(cell, str) else cell:
             if part and (name := part.strip()):
                 self.add(row, self.column(name, place), value, place)
 
@@ -153,7 +177,18 @@ class Builder:
         places = Places.of(self.source, self.unit, self._row_places)
         sparse, valid = self._sparse(columns, classes)
         self._refuse_empty(sparse, valid)
-        table = LabelTable(list(self._rows), classes, sparse, root=self.root, places=places)
+        x, width = None, len(self.feature_names)
+        if width:
+            x = np.frombuffer(self._features, np.float32).reshape(-1, width)
+        table = LabelTable(
+            list(self._rows),
+            classes,
+            sparse,
+            x=x,
+            root=None if width else self.root,
+            places=places,
+            feature_names=self.feature_names,
+        )
         codes = np.where(valid, np.asarray(self._row_splits), -1)
         if valid.all() and (codes == codes[0]).all():
             return {SPLITS[codes[0]]: table}

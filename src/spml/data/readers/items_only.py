@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+import numpy as np
 
 from spml.data.readers.arrays import (
     Array,
@@ -14,22 +16,34 @@ from spml.data.readers.arrays import (
     strings,
 )
 from spml.data.readers.builder import Builder, OnError, Reading
+from spml.data.readers.columns import (
+    Columns,
+    feature,
+    feature_columns,
+    listed,
+    position,
+)
 from spml.data.readers.parquet import BATCH, arrow_errors, is_text
-from spml.data.readers.tabular import records
+from spml.data.readers.tabular import Record, records
 from spml.errors import DataError
 
-REMEDY = "name the one of the paths 'image', or give a plain list of paths on standard input (-)"
-MAX_LISTED = 12  # columns that a message lists
+REMEDY = (
+    "name the one of the paths 'image', give --image-column, "
+    "or give a plain list of paths on standard input (-)"
+)
 
 
-def image_column(path: Path, on_error: OnError | None = None) -> Iterator[tuple[str, str]]:
+def image_column(
+    path: Path, on_error: OnError | None = None, wanted: str | None = None
+) -> Iterator[tuple[str, str]]:
     """Yield the place of each row ("photos.csv, line 7: ") and its cell in the column `image`.
 
-    Other columns of the CSV or Parquet file are ignored; rows are read on demand.
+    `wanted` is another name of the column. Other columns of the CSV or Parquet file are ignored;
+    rows are read on demand.
     """
     parquet = path.suffix.lower() in (".parquet", ".pq")
     builder = Builder(path, Reading(on_error=on_error), path.parent, "row" if parquet else "line")
-    for number, cell in _parquet(builder) if parquet else _csv(builder):
+    for number, cell in _parquet(builder, wanted) if parquet else _csv(builder, wanted):
         if isinstance(cell, str) and cell.strip():
             yield builder.place(number), builder.path(cell.strip())
         else:
@@ -37,25 +51,31 @@ def image_column(path: Path, on_error: OnError | None = None) -> Iterator[tuple[
             builder.report(builder.error(number, problem))
 
 
-def _csv(builder: Builder) -> Iterator[tuple[int, object]]:
+def _csv(builder: Builder, wanted: str | None) -> Iterator[tuple[int, object]]:
+    rows, place, header = _opened(builder)
+    column = _column(builder, place, header, wanted)
+    for number, cells in rows:
+        yield number, cells[column]
+
+
+def _opened(builder: Builder) -> tuple[Iterator[Record], int, list[str]]:
+    """Return the rows of a CSV file below its header, and the line and cells of that."""
     rows = records(builder)
     place, header = next(rows, (0, []))
     if not header:
         raise builder.error(
             0, "empty file; the first line must name the columns, one of them 'image'"
         )
-    column = _column(builder, place, header)
-    for number, cells in rows:
-        yield number, cells[column]
+    return rows, place, header
 
 
-def _parquet(builder: Builder) -> Iterator[tuple[int, object]]:
+def _parquet(builder: Builder, wanted: str | None) -> Iterator[tuple[int, object]]:
     import pyarrow.parquet as pq
 
     path, number = builder.source, 0
     with arrow_errors(path), path.open("rb") as stream, pq.ParquetFile(stream) as file:
         names = file.schema_arrow.names
-        column = _column(builder, 0, names)
+        column = _column(builder, 0, names, wanted)
         if not is_text(kind := file.schema_arrow.field(column).type):
             raise builder.error(0, f"column {names[column]!r} holds {kind}; it must hold strings")
         for batch in file.iter_batches(BATCH, columns=[names[column]]):
@@ -64,16 +84,54 @@ def _parquet(builder: Builder) -> Iterator[tuple[int, object]]:
                 yield number, cell
 
 
-def _column(builder: Builder, place: int, header: list[str]) -> int:
+def _column(builder: Builder, place: int, header: list[str], wanted: str | None) -> int:
+    if wanted is not None:
+        with builder.located(place):
+            return position([name.strip() for name in header], wanted, "--image-column")
     names = [name.strip().lower() for name in header]
     if names.count("image") == 1:
         return names.index("image")
     problem = f"no column 'image'; {REMEDY}"
     if "image" in names:
         problem = "column 'image' appears twice; remove one"
-    listed = ", ".join(map(repr, header[:MAX_LISTED]))
-    more = ", …" if len(header) > MAX_LISTED else ""
-    raise builder.error(place, f"{problem}; the columns are {listed}{more}")
+    raise builder.error(place, f"{problem}; the columns are {listed(header)}")
+
+
+def rows_of_features(
+    path: Path, columns: Columns, known: Sequence[str], on_error: OnError | None = None
+) -> Iterator[tuple[str, str, Array]]:
+    """Yield the place, the name and the features of each row of a CSV file.
+
+    Args:
+        path: the file. Its columns of labels are ignored.
+        columns: of the names of rows, and of the features if they are not `known`.
+        known: the columns of the features of a model, in order; empty if it does not name them.
+        on_error: called for each invalid row, which is then left out.
+    """
+    builder = Builder(path, Reading(on_error=on_error), path.parent)
+    rows, line, header = _opened(builder)
+    names = [name.strip() for name in header]
+    lowered = [name.lower() for name in names]
+    item = next((lowered.index(name) for name in ("image", "id") if name in lowered), None)
+    with builder.located(line):
+        if columns.image is not None:
+            item = position(names, columns.image, "--image-column")
+        if columns.features is not None:
+            wanted = feature_columns(names, columns.features, set() if item is None else {item})
+        elif known:
+            wanted = [position(names, name, "a feature of the model") for name in known]
+        else:
+            raise DataError(
+                "the model does not name its features; name their columns, in its order, "
+                "with --features"
+            )
+    for count, (place, cells) in enumerate(rows):
+        values = None
+        with builder.record(), builder.located(place):
+            values = [feature(cells[i], names[i]) for i in wanted]
+        if values is not None:
+            name = f"{path.stem}/{count}" if item is None else cells[item].strip()
+            yield builder.place(place), name, np.asarray(values, np.float32)
 
 
 def bare_arrays(path: Path, on_error: OnError | None = None) -> tuple[list[str], Array, set[int]]:

@@ -61,6 +61,8 @@ def read_parquet(path: Path, root: Path | None, reading: Reading) -> dict[str, L
     builder = Builder(path, reading, root or path.parent, "row")
     with arrow_errors(path), path.open("rb") as stream, pq.ParquetFile(stream) as file:
         form = Form.of(builder, 0, file.schema_arrow.names)
+        if form.features:
+            raise DataError(f"{path}: --features reads CSV files; write the table as one")
         _check_types(path, form, file.schema_arrow)
         if form.label is not None:
             fill_long(builder, form, _records(file, form))
@@ -83,7 +85,7 @@ def _check_types(path: Path, form: Form, schema: Any) -> None:
         if not _is_label(kind := schema.field(place).type):
             raise DataError(
                 f"{path}: column {name!r} holds {kind}; a label is 1, 0, -1 or null; "
-                "a column of class names is called 'label'"
+                "a column of class names is called 'label', or --label-column"
             )
 
 
@@ -117,6 +119,7 @@ def _records(file: Any, form: Form) -> Iterator[tuple[int, list[Any]]]:
 
 
 def _fill_wide(builder: Builder, form: Form, file: Any) -> None:
+    assert form.image is not None  # only rows of features lack it
     places = [place for place in (form.image, form.split) if place is not None]
     for first, columns in _batches(file, [*places, *(place for place, _ in form.classes)]):
         images = columns[form.image].to_pylist()

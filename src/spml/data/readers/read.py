@@ -9,6 +9,7 @@ from spml.data.benchmarks import BENCHMARKS
 from spml.data.names import ClassList, class_list, suggestion
 from spml.data.readers.arrays import read_arrays
 from spml.data.readers.builder import FILL, Kind, OnError, Reading
+from spml.data.readers.columns import Columns
 from spml.data.readers.digits import SETTINGS, read_digits
 from spml.data.readers.folders import read_folder
 from spml.data.readers.hub import is_hub_folder, read_hub_folder
@@ -38,6 +39,7 @@ def read(
     val: str | Path | None = None,
     test: str | Path | None = None,
     on_error: OnError | None = None,
+    columns: Columns | None = None,
 ) -> dict[str, LabelTable]:
     """Read label tables by split: "train", and "val" and "test" if the data have them.
 
@@ -53,6 +55,7 @@ def read(
         test: file of the test rows.
         on_error: called for each invalid record of a user's file, which is then left out. If None,
             the first one is raised.
+        columns: names of the columns of a user's table; default: `image` and `label`.
     """
     kind = labels or default_labels(source)
     if kind not in FILL:
@@ -66,10 +69,12 @@ def read(
             raise UserError(f"{source} has its own classes; leave out the class list")
         if others:
             raise UserError(f"{source} has its own splits; leave out --val and --test")
+        if columns is not None and columns.changed():
+            raise UserError(f"{source} is no table of yours; leave out the names of columns")
         return _named(str(source), folder, kind)
 
     def from_path(path: Path, listed: ClassList | None) -> dict[str, LabelTable]:
-        return _from_path(path, folder, Reading(kind, listed, on_error))
+        return _from_path(path, folder, Reading(kind, listed, on_error, columns or Columns()))
 
     listed = class_list(classes)
     tables = from_path(Path(source), listed)
@@ -116,6 +121,12 @@ def _from_path(path: Path, root: Path | None, reading: Reading) -> dict[str, Lab
         raise DataError(f"{path}: {problem}{suggestion(str(path), NAMES) or '; check the path'}")
     suffix = path.suffix.lower()
     reader = WITH_PATHS.get(suffix) or (read_hub_folder if is_hub_folder(path) else None)
+    if suffix not in WITH_PATHS and reading.columns.changed():
+        known = ", ".join(WITH_PATHS)
+        raise UserError(
+            f"{path}: --image-column, --label-column, --label-separator and --features describe "
+            f"a table ({known}); leave them out"
+        )
     if reader is not None:
         return reader(path, root, reading)
     if suffix not in WITH_ARRAYS and not path.is_dir():

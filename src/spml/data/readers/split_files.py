@@ -65,6 +65,10 @@ def _fitted(main: LabelTable, source: Path, table: LabelTable, path: Path) -> La
             f"{path}: its items are {kinds[1]}, those of {source} are {kinds[0]}; "
             "give items of one kind"
         )
+    if list(main.feature_names) != list(table.feature_names):
+        raise DataError(
+            f"{path}: its features are not those of {source}, in that order; name the columns alike"
+        )
     sparse = table.sparse
     if sparse.fill != main.sparse.fill:  # arrays with many known negatives have the other fill
         sparse = SparseLabels.from_dense(table.labels, main.sparse.fill)
@@ -74,7 +78,15 @@ def _fitted(main: LabelTable, source: Path, table: LabelTable, path: Path) -> La
     elif table.root is not None and main.root is not None and table.root != main.root:
         here, way = f"{_normal(main.root)}{os.sep}", _way(main.root, table.root)
         items = [os.path.normpath(way / item).removeprefix(here) for item in items]
-    return LabelTable(items, table.classes, sparse, x=table.x, root=main.root, places=table.places)
+    return LabelTable(
+        items,
+        table.classes,
+        sparse,
+        x=table.x,
+        root=main.root,
+        places=table.places,
+        feature_names=table.feature_names,
+    )
 
 
 def _way(start: Path, target: Path) -> Path:

@@ -15,6 +15,14 @@ from typing import Any
 
 from spml.data.names import suggestion
 from spml.data.readers.builder import Builder, Reading
+from spml.data.readers.columns import (
+    feature,
+    feature_columns,
+    is_number,
+    listed,
+    position,
+    recipe,
+)
 from spml.data.table import SPLITS, LabelTable
 from spml.errors import DataError
 from spml.files import lines
@@ -42,6 +50,7 @@ def read_csv(path: Path, root: Path | None, reading: Reading) -> dict[str, Label
             f"{path}: empty file; the first line must name the columns, such as image,label"
         )
     form = Form.of(builder, header_line, header)
+    builder.feature_names = [name for _, name in form.features]
     if form.label is None:
         fill_wide(builder, form, rows)
     else:
@@ -121,52 +130,107 @@ def _separator(path: Path) -> str:
 class Form:
     """Positions of a table's columns; a table with a column `label` is in long form.
 
-    `classes` are the columns of single classes, `place` is the line of the header.
+    `classes` are the columns of single classes, `place` is the line of the header. Without `image`,
+    rows of features are numbered.
     """
 
-    image: int
+    image: int | None
     label: int | None
     negative: int | None
     split: int | None
     classes: tuple[tuple[int, str], ...] = ()
     place: int = 0
+    features: tuple[tuple[int, str], ...] = ()
 
     @classmethod
     def of(cls, builder: Builder, place: int, header: Sequence[str]) -> Form:
         """Return the form of a header; in long form, other columns are ignored."""
         names = [name.strip() for name in header]
-        lowered = [name.lower() for name in names]
-        for name in COLUMNS:
-            if lowered.count(name) > 1:
-                raise builder.error(place, f"column {name!r} appears twice; remove one")
-        at = {name: lowered.index(name) for name in COLUMNS if name in lowered}
-        if "image" not in at:
-            listed = ", ".join(map(repr, names))
+        with builder.located(place):
+            at = _named_columns(builder, names)
+            features = _features(builder, names, at)
+        image = at.get("image")
+        if image is None and not features:
+            remedy = "name the one of the paths 'image', or give --image-column"
+            if hint := recipe(names):
+                remedy += f"; {hint}"
             raise builder.error(
                 place,
-                f"no column 'image'; the columns are {listed}; name the one of the paths 'image'",
+                f"no column 'image'; the columns are {listed(names)}; {remedy}",
             )
         if "label" not in at:
-            classes = _class_columns(builder, place, names, at)
-            return cls(at["image"], None, None, at.get("split"), classes, place)
+            others = {*at.values(), *(i for i, _ in features)}
+            classes = _class_columns(builder, place, names, others)
+            return cls(image, None, None, at.get("split"), classes, place, features)
         optional = [name for name in ("negative", "split") if name not in at]
-        for name in names:
-            if name.lower() not in COLUMNS and (hint := suggestion(name, optional, 0.8)):
+        for i, name in enumerate(names):
+            hint = suggestion(name, optional, 0.8)
+            if i not in at.values() and name.lower() not in COLUMNS and hint:
                 raise builder.error(place, f"column {name!r} is not known{hint}")
-        return cls(at["image"], at["label"], at.get("negative"), at.get("split"), place=place)
+        return cls(image, at["label"], at.get("negative"), at.get("split"), (), place, features)
+
+    def row(self, builder: Builder, place: int, cells: Sequence[Any]) -> int:
+        """Return the row of a record, with its features."""
+        split = "" if self.split is None else cells[self.split]
+        item = str(len(builder)) if self.image is None else cells[self.image]
+        row = row_of(builder, place, item, split)
+        if self.features:
+            with builder.located(place):
+                values = [feature(cells[i], name) for i, name in self.features]
+            builder.features(row, values, place)
+        return row
+
+    def remedy(self, cell: str) -> str:
+        """Return the likely remedy of a cell in a class column that is no label."""
+        if is_number(cell) and (hint := recipe([name for _, name in self.classes])):
+            return hint
+        if self.image is None:
+            return "a column of names of rows is called 'id', or --image-column"
+        return "a column of class names is called 'label', or --label-column"
 
     def columns(self, builder: Builder) -> list[tuple[int, str, int]]:
         """Add the classes to the builder; return position, name and number of each."""
         return [(i, name, builder.column(name, self.place)) for i, name in self.classes]
 
 
-def _class_columns(
-    builder: Builder, place: int, names: list[str], at: dict[str, int]
+def _named_columns(builder: Builder, names: Sequence[str]) -> dict[str, int]:
+    """Return the positions of the columns of COLUMNS that the table has."""
+    columns = builder.reading.columns
+    lowered = [name.lower() for name in names]
+    own = {"image": columns.image, "label": columns.label}
+    at = {}
+    for name in COLUMNS:
+        wanted = own.get(name)
+        if wanted is not None:
+            at[name] = position(names, wanted, f"--{name}-column")
+        elif lowered.count(name) > 1:
+            raise DataError(f"column {name!r} appears twice; remove one")
+        elif name in lowered:
+            at[name] = lowered.index(name)
+    return at
+
+
+def _features(
+    builder: Builder, names: Sequence[str], at: dict[str, int]
 ) -> tuple[tuple[int, str], ...]:
-    columns = [(i, name) for i, name in enumerate(names) if i not in (at["image"], at.get("split"))]
+    """Return the columns of features; a column `id` may name their rows."""
+    patterns = builder.reading.columns.features
+    if patterns is None:
+        return ()
+    if "image" not in at and "id" in (lowered := [name.lower() for name in names]):
+        at["image"] = lowered.index("id")
+    return tuple((i, names[i]) for i in feature_columns(names, patterns, set(at.values())))
+
+
+def _class_columns(
+    builder: Builder, place: int, names: list[str], others: set[int]
+) -> tuple[tuple[int, str], ...]:
+    columns = [(i, name) for i, name in enumerate(names) if i not in others]
     if not columns:
         raise builder.error(
-            place, "no column 'label' and none of a class; add a column 'label', or one per class"
+            place,
+            "no column 'label' and none of a class; add a column 'label', or one per class, "
+            "or give --label-column",
         )
     seen: set[str] = set()
     for i, name in columns:
@@ -205,8 +269,7 @@ def fill_long(builder: Builder, form: Form, records: Iterable[tuple[int, list[An
     assert form.label is not None
     for place, cells in records:
         with builder.record():
-            split = "" if form.split is None else cells[form.split]
-            row = row_of(builder, place, cells[form.image], split)
+            row = form.row(builder, place, cells)
             builder.names(row, cells[form.label], 1, place)
             if form.negative is not None:
                 builder.names(row, cells[form.negative], -1, place)
@@ -217,16 +280,17 @@ def fill_wide(builder: Builder, form: Form, records: Iterable[Record]) -> None:
     classes = form.columns(builder)
     for place, cells in records:
         with builder.record():
-            split = "" if form.split is None else cells[form.split]
-            row = row_of(builder, place, cells[form.image], split)
+            row = form.row(builder, place, cells)
             for i, name, column in classes:
                 if not (cell := cells[i]) or cell == "0":
                     continue
                 value = VALUES.get(cell.strip())
                 if value is None:
-                    remedy = "a label is 1, 0, -1 or empty"
-                    remedy += "; a column of class names is called 'label'"
-                    raise builder.error(place, f"{cell!r} in column {name!r}; {remedy}")
+                    remedy = form.remedy(cell)
+                    raise builder.error(
+                        place,
+                        f"{cell!r} in column {name!r}; a label is 1, 0, -1 or empty; {remedy}",
+                    )
                 if value:
                     builder.add(row, column, value, place)
 
@@ -239,14 +303,14 @@ def _checked_long(
     for record in islice(records, HEAD):
         head.append(record)
         yield record
-    if builder.classes is None:
+    if builder.classes is None and builder.reading.columns.label is None:
         _refuse_values(builder, form, header, head)
     yield from records
 
 
 def _refuse_values(builder: Builder, form: Form, header: Sequence[str], head: list[Record]) -> None:
     """Raise DataError if `label` is likely a class among others that have a column each."""
-    named = (form.image, form.label, form.negative, form.split)
+    named = {form.image, form.label, form.negative, form.split, *(i for i, _ in form.features)}
 
     def holds_values(column: int | None) -> bool:
         cells = {cells[column].strip() for _, cells in head if column is not None} - {""}

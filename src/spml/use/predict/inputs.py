@@ -11,13 +11,15 @@ from typing import Protocol, cast
 
 from spml.data.images.loader import Item
 from spml.data.readers.builder import OnError, report
+from spml.data.readers.columns import Columns
 from spml.data.readers.folders import PICTURES
-from spml.data.readers.items_only import bare_arrays, image_column
+from spml.data.readers.items_only import bare_arrays, image_column, rows_of_features
 from spml.errors import DataError, UserError
 from spml.model import ModelInfo
 
 TABLES = (".csv", ".tsv", ".txt", ".parquet", ".pq")
 ARRAYS = (".npz", ".npy")
+OF_NUMBERS = (".csv", ".tsv", ".txt")
 # Phones write these formats: they are reported as unreadable, not skipped.
 INTENDED = PICTURES | {".heic", ".heif", ".avif"}
 STANDARD = "-"  # standard input, as an input
@@ -46,6 +48,7 @@ class Inputs:
         inputs: paths, or "-".
         info: description of the model, which takes pictures or feature vectors.
         null: paths on standard input end in NUL instead of a line end.
+        columns: names of the columns of tables.
         on_error: receives each unusable input, which is then left out; without it, the first is
             raised.
         note: receives what is skipped without being an error.
@@ -57,20 +60,23 @@ class Inputs:
         info: ModelInfo,
         *,
         null: bool = False,
+        columns: Columns | None = None,
         on_error: OnError | None = None,
         note: Note | None = None,
     ) -> None:
         self.inputs = [str(one) for one in inputs]
         self.null, self.on_error = null, on_error
         self.note: Note = note or (lambda text: None)
+        self.columns = columns or Columns()
+        self.named: list[str] = info.preprocessing.get("columns") or []
         vectors = info.preprocessing["kind"] == "features"
         self.features: int | None = info.preprocessing["features"] if vectors else None
         self._linked: set[tuple[int, int]] = set()
         if not self.inputs:
             raise UserError("nothing to predict; give pictures, folders or a table")
         for one in self.inputs:
-            if self.features is not None and Path(one).suffix.lower() not in ARRAYS:
-                wanted = f".npz or .npy files with x of {self.features} features"
+            if self.features is not None and Path(one).suffix.lower() not in (*ARRAYS, *OF_NUMBERS):
+                wanted = f"CSV, .npz or .npy files of {self.features} features"
                 raise UserError(f"this model takes {wanted}; {one} is something else")
 
     def __iter__(self) -> Iterator[Item]:
@@ -127,8 +133,14 @@ class Inputs:
             report(DataError(message), self.on_error)
 
     def _table(self, path: Path) -> Iterator[Item]:
+        if self.features is not None:
+            for where, name, x in rows_of_features(path, self.columns, self.named, self.on_error):
+                if len(x) != self.features:
+                    raise UserError(f"{path}: {len(x)} features, the model takes {self.features}")
+                yield Item(name, x=x, where=where)
+            return
         seen: set[str] = set()
-        for where, image in image_column(path, self.on_error):
+        for where, image in image_column(path, self.on_error, self.columns.image):
             if image not in seen:
                 seen.add(image)
                 yield Item(str(path.parent / image), path.parent / image, where=where)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from spml.data.images.loader import Stream
 from spml.data.readers.builder import OnError
+from spml.data.readers.columns import Columns
 from spml.errors import UserError
 from spml.machine import decoders
 from spml.model import Classifier, ModelInfo, load_model
@@ -19,7 +20,7 @@ from spml.model.scoring import score_stream
 from spml.train.device import out_of_memory
 from spml.use.predict.inputs import Inputs, Note
 from spml.use.predict.tagging import Rule, check_classes, parse_thresholds
-from spml.use.predict.writers import Predicted, format_of, writing
+from spml.use.predict.writers import ITEM, Predicted, format_of, writing
 from spml.use.stored_model import NOT_NUMBERS, own_device
 
 BATCH_SIZES = {"cuda": 64, "cpu": 32}
@@ -42,6 +43,8 @@ class Options:
         classes: classes the model must have, in this order: names joined by commas, or a file
             with one name per line.
         null: paths on standard input end in NUL.
+        columns: of tables: the column of items, and those of features if the model does not name
+            its own.
     """
 
     batch_size: int | None = None
@@ -54,6 +57,7 @@ class Options:
     format: str | None = None
     classes: str | Path | None = None
     null: bool = False
+    columns: Columns = field(default_factory=Columns)
 
 
 def predict(
@@ -67,6 +71,8 @@ def predict(
     advance: Callable[[int], None] | None = None,
 ) -> int:
     """Write `image, tags` and one probability column per class; return the number of rows.
+
+    Rows of features have `id` in place of `image`.
 
     Inputs are read as needed and rows are written as they come, so memory stays bounded.
 
@@ -90,12 +96,13 @@ def predict(
     rule.check(info)
     if how.classes is not None:
         check_classes(how.classes, info)
-    items = Inputs(inputs, info, null=how.null, on_error=on_error, note=note)
+    items = Inputs(inputs, info, null=how.null, columns=how.columns, on_error=on_error, note=note)
     device = own_device()
     stream = reader(info, how.batch_size, how.threads, device)
 
     written = 0
-    with writing(out, kind, info.classes, probabilities=how.probabilities) as write:
+    item = ITEM if items.features is None else "id"
+    with writing(out, kind, info.classes, probabilities=how.probabilities, item=item) as write:
         score = Replayed(scorer(model, info, device), device, note)
         batches = stream.batches(items, on_error, score.prepare)
         for both, group in score_stream(score, batches, device):

@@ -20,6 +20,7 @@ from spml.files import replacing
 Format = Literal["csv", "jsonl", "parquet"]
 FORMATS: tuple[Format, ...] = ("csv", "jsonl", "parquet")
 STANDARD = Path("-")  # standard output
+ITEM, TAGS = OF_PREDICTIONS
 GROUP = 1 << 22  # numbers per row group of a Parquet file: 16 MB
 
 
@@ -49,12 +50,13 @@ def format_of(out: Path, requested: str | None = None) -> Format:
     raise UserError(f"{out}: predictions are written as {kinds}; give such a name or --format")
 
 
-def columns(classes: Sequence[str]) -> list[str]:
+def columns(classes: Sequence[str], item: str = ITEM) -> list[str]:
     """Return the column names of classes: the class, or class:NAME if another column has it."""
-    used, names = {*OF_PREDICTIONS, *classes}, []
+    others = (item, *OF_PREDICTIONS)
+    used, names = {*others, *classes}, []
     for name in classes:
         column = name
-        while column in OF_PREDICTIONS or (column != name and column in used):
+        while column in others or (column != name and column in used):
             column = f"class:{column}"
         used.add(column)
         names.append(column)
@@ -63,26 +65,41 @@ def columns(classes: Sequence[str]) -> list[str]:
 
 @contextmanager
 def writing(
-    out: Path, kind: Format, classes: Sequence[str], *, probabilities: bool = True
+    out: Path,
+    kind: Format,
+    classes: Sequence[str],
+    *,
+    probabilities: bool = True,
+    item: str = ITEM,
 ) -> Iterator[Write]:
-    """Yield a function that writes rows; the file appears once the block ends without error."""
-    names = columns(classes) if probabilities else []
+    """Yield a function that writes rows; the file appears once the block ends without error.
+
+    Args:
+        out: the file, or "-".
+        kind: format of the file.
+        classes: classes of the model.
+        probabilities: rows have probabilities.
+        item: name of the column of items.
+    """
+    names = columns(classes, item) if probabilities else []
     if kind == "parquet":
-        with _parquet(out, names) as write:
+        with _parquet(out, item, names) as write:
             yield write
     elif out == STANDARD:
-        yield _lines(sys.stdout, kind, names, classes)
+        yield _lines(sys.stdout, kind, item, names, classes)
         sys.stdout.flush()
     else:
         with replacing(out) as beside, beside.open("w", newline="", encoding="utf-8") as file:
-            yield _lines(file, kind, names, classes)
+            yield _lines(file, kind, item, names, classes)
 
 
-def _lines(file: TextIO, kind: Format, names: Sequence[str], classes: Sequence[str]) -> Write:
+def _lines(
+    file: TextIO, kind: Format, item: str, names: Sequence[str], classes: Sequence[str]
+) -> Write:
     if kind == "jsonl":
-        return lambda rows: file.writelines(_json_lines(rows, classes))
+        return lambda rows: file.writelines(_json_lines(rows, item, classes))
     end = "\n" if file is sys.stdout else "\r\n"
-    csv.writer(file, lineterminator=end).writerow([*OF_PREDICTIONS, *names])
+    csv.writer(file, lineterminator=end).writerow([item, TAGS, *names])
     numbers = ",%.6f" * len(names) + end
     return lambda rows: file.writelines(_csv_lines(rows, numbers))
 
@@ -110,24 +127,24 @@ class _Lines(NamedTuple):
         self.lines.append(line)
 
 
-def _json_lines(rows: Predicted, classes: Sequence[str]) -> Iterator[str]:
+def _json_lines(rows: Predicted, item: str, classes: Sequence[str]) -> Iterator[str]:
     values = None
     if rows.probabilities is not None:
         values = rows.probabilities.astype(np.float64).round(6).tolist()
     for i, (name, tags) in enumerate(zip(rows.names, rows.tags, strict=True)):
-        line: dict[str, object] = {"image": _text(name), "tags": list(tags)}
+        line: dict[str, object] = {item: _text(name), TAGS: list(tags)}
         if values is not None:
             line["probabilities"] = dict(zip(classes, values[i], strict=True))
         yield json.dumps(line, ensure_ascii=False) + "\n"
 
 
 @contextmanager
-def _parquet(out: Path, names: Sequence[str]) -> Iterator[Write]:
+def _parquet(out: Path, item: str, names: Sequence[str]) -> Iterator[Write]:
     """Collect rows into groups: one group per batch would make a large and slow file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    fields = [(name, pa.string()) for name in OF_PREDICTIONS]
+    fields = [(name, pa.string()) for name in (item, TAGS)]
     fields += [(name, pa.float32()) for name in names]
     schema = pa.schema(fields)
     most = max(1, GROUP // (len(names) + len(OF_PREDICTIONS)))

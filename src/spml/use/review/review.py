@@ -14,7 +14,7 @@ from spml.data.experiment import Rows
 from spml.data.readers.builder import OnError
 from spml.errors import UserError
 from spml.files import replacing_folder
-from spml.model import load_model
+from spml.model import ModelInfo, load_model
 from spml.runs.run import Run
 from spml.use.evaluate import run_data
 from spml.use.pages import PAGE, refuse_others
@@ -26,6 +26,7 @@ from spml.use.stored_model import own_device
 
 Split = Literal["train", "val", "all"]
 Advance = Callable[[str, int, int], None]
+MIN_PRECISION = 0.5  # of the labels of a calibrated model
 TABLE, PICTURES = "suggestions.csv", "pictures"
 COLUMNS = ("rank", "image", "class", "probability", "score", "observed")
 
@@ -37,6 +38,7 @@ def review(
     count: int = 500,
     classes: Sequence[str] = (),
     per_class: int | None = None,
+    min_precision: float | None = None,
     split: Split = "train",
     root: Path | None = None,
     overwrite: bool = False,
@@ -53,6 +55,8 @@ def review(
         count: number of labels at most.
         classes: classes to suggest; default: all.
         per_class: labels of one class at most.
+        min_precision: least calibrated probability of a label; None is MIN_PRECISION if the model
+            is calibrated, else 0.
         split: rows of the train list to look at.
         root: folder of the data's files; default: the folder used in training.
         overwrite: replace a folder that this function wrote.
@@ -68,6 +72,8 @@ def review(
     ):
         if value is not None and value < 1:
             raise UserError(f"{flag} must be above 0, not {value}")
+    if min_precision is not None and not 0 <= min_precision <= 1:
+        raise UserError(f"--min-precision must be from 0 to 1, not {min_precision}")
     refuse_others(out, overwrite, "review", lambda name: name in (TABLE, PICTURES))
     stored = Run(run)
     config = stored.config
@@ -92,6 +98,7 @@ def review(
     )
     if not suggestions:
         raise UserError(f"every label of split {split} is known; there is nothing to suggest")
+    suggestions = _probable(suggestions, info, min_precision, note)
     with replacing_folder(out) as folder:
         _write_table(folder / TABLE, table, suggestions)
         drawn = draw(suggestions, table, model, info, folder / PICTURES, advance)
@@ -105,6 +112,33 @@ def _rows(experiment: Experiment, split: Split) -> Rows:
     if split == "all":
         return np.sort(np.concatenate([experiment.train_rows, experiment.val_rows]))
     return experiment.train_rows if split == "train" else experiment.val_rows
+
+
+def _probable(
+    suggestions: list[Suggestion], info: ModelInfo, least: float | None, note: Note | None
+) -> list[Suggestion]:
+    """Return the suggestions of at least this probability, of a model that is calibrated."""
+    if info.calibration is None:
+        if least is not None:
+            raise UserError(
+                "--min-precision compares calibrated probabilities, and the model has none; "
+                "run spml calibrate first, or leave it out"
+            )
+        if note is not None:
+            note(
+                "the model is not calibrated, so the list has as many labels as --count; "
+                "after spml calibrate it ends where labels become improbable"
+            )
+        return suggestions
+    least = MIN_PRECISION if least is None else least
+    probable = [one for one in suggestions if one.probability >= least]
+    if not probable:
+        best = max(one.probability for one in suggestions)
+        raise UserError(
+            f"no unknown label has a probability of {least:g}; the highest is {best:.2f}: "
+            "give a lower --min-precision"
+        )
+    return probable
 
 
 def _write_table(path: Path, table: LabelTable, suggestions: Sequence[Suggestion]) -> None:
