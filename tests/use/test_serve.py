@@ -250,5 +250,5 @@ def test_the_command_reports_errors_in_one_line(small_model, tmp_path, capsys, m
     assert "must be from 0 to 65535" in capsys.readouterr().err
     assert main(["serve", str(small_model), "--host", "no such name"]) == 2
     monkeypatch.setattr("spml.use.serve.serve.find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"pip install 'spml\[serve\]'"):
+    with pytest.raises(UserError, match=r"pip install -e '.\[serve\]'"):
         check_gradio()

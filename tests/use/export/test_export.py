@@ -208,7 +208,7 @@ def test_a_missing_extra_is_named(make_model, tmp_path, monkeypatch, capsys, mis
     assert main(["export", str(make_model()), "--out", str(tmp_path / "m.onnx")]) == 2
     assert (
         f"{missing} is not installed" in (error := capsys.readouterr().err)
-        and "pip install 'spml[export]'" in error
+        and "pip install -e '.[export]'" in error
     )
 
 

@@ -53,7 +53,7 @@ def check_gradio() -> None:
     """Raise UserError if gradio is not installed."""
     if find_spec("gradio") is None:
         raise UserError(
-            "spml serve needs a package that is not installed: pip install 'spml[serve]'"
+            "spml serve needs a package that is not installed: pip install -e '.[serve]'"
         )
 
 
