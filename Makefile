@@ -29,7 +29,7 @@ format: $(VENV)/.ready-dev
 	$(BIN)/ruff format .
 
 docs: $(VENV)/.ready-dev
-	$(BIN)/python tools/method_pages.py docs/framework.md docs/methods.md
+	$(BIN)/python tools/method_pages.py docs/framework.md docs/methods.md docs/bibliography.md docs/methods
 	$(BIN)/python tools/command_pages.py docs/commands.md
 	$(BIN)/python benchmarks/choosing.py docs/choosing.md
 	$(BIN)/python benchmarks/reproduction.py

@@ -18,6 +18,11 @@ CHEN = Citation(
     2024,
     repository="https://github.com/yan4xi1/GRLoss",
     commit="5e13f7f",
+    link="https://arxiv.org/abs/2405.03501",
+    names=(
+        "Yanxi Chen, Chunxiao Li, Xinyang Dai, Jinhuan Li, Weiyu Sun, Yiming Wang, "
+        "Renyuan Zhang, Tinghe Zhang, Bo Wang"
+    ),
 )
 CHEN_PAPER = "Chen et al., IJCAI 2024, hyper-parameter table"
 CHEN_CODE = "yan4xi1/GRLoss, defaults"

@@ -31,6 +31,8 @@ Rule = Literal["add", "ignore"]
         2023,
         repository="https://github.com/palm-biaoliu/mime",
         commit="06e15de",
+        link="https://proceedings.mlr.press/v202/liu23ar.html",
+        names="Biao Liu, Ning Xu, Jiaqi Lv, Xin Geng",
     ),
     presets=[
         published(
