@@ -35,7 +35,7 @@ docs: $(VENV)/.ready-dev
 	$(BIN)/python benchmarks/reproduction.py
 
 site: $(VENV)/.ready-docs
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	$(BIN)/python tools/site_check.py build/site
 
 package: $(VENV)/.ready-release
