@@ -3,8 +3,8 @@
 python tools/doc_words.py
 
 Written are README.md, CONTRIBUTING.md, docs/ and the notes of the methods. Generated are the parts
-between `<!-- generated: ... -->` and `<!-- end -->`, docs/commands.md, and what docs/methods/ adds to
-the notes.
+between `<!-- generated: ... -->` and `<!-- end -->`, docs/commands.md, and what docs/methods/ adds
+to the notes.
 """
 
 from __future__ import annotations
