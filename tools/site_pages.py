@@ -95,7 +95,8 @@ def _api_pages() -> dict[str, str]:
     pages = {}
     for package in PACKAGES:
         module = import_module(f"spml.{package}")
-        names = [f"spml.{package}.{name}" for name in module.__all__]
+        functions_first = sorted(module.__all__, key=lambda name: (name[0].isupper(), name))
+        names = [f"spml.{package}.{name}" for name in functions_first]
         pages[f"api/{package}.md"] = _api_page(f"spml.{package}", module.__doc__ or "", names)
     below = "    options: {show_root_heading: false, heading_level: 3}"
     for title, module in PARTS.items():
