@@ -152,9 +152,7 @@ class Page:
         text += f"; not {', '.join(far)}." if far else "."
         text += "".join(self._more_seeds(method) for method in ("an", "gr"))
         text += self._looked_for() if "an" in differences and abs(differences["an"]) > NEAR else ""
-        return "\n\n".join(
-            [text, markdown(lines), result_table(self.known, plan, quoted=True, thirds=True)]
-        )
+        return "\n\n".join([text, markdown(lines)])
 
     def _seeds(self, method: str) -> list[float]:
         """Test mAP of Table A's settings with all seeds; most runs are from the study of pixels."""
@@ -282,7 +280,7 @@ class Page:
                 v = row.versus
                 effect = f"{interval(v)}, {v.seeds} of {row.wanted} seeds"
             lines.append([paper, code, effect])
-        return "\n\n".join([markdown(lines), *self._stopped(), result_table(self.known, plan)])
+        return "\n\n".join([markdown(lines), *self._stopped()])
 
     def _stopped(self) -> list[str]:
         """A sentence on how many of the runs that may stop early did so."""
@@ -369,10 +367,7 @@ class Page:
                     sides,
                 ]
             )
-        parts = [markdown(lines)]
-        for name, plan in plans.items():
-            parts += [f"**{name}**", result_table(self.known, plan)]
-        return "\n\n".join(parts)
+        return markdown(lines)
 
 
 def _side(v: Comparison) -> str:
