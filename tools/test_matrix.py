@@ -50,11 +50,10 @@ def lower_bounds() -> list[str]:
     """The dependencies of pyproject.toml at their lower bounds."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    wanted = project["dependencies"] + [
-        requirement
-        for name in ("search", "export", "serve", "tensorboard")
-        for requirement in extras[name]
-    ]
+    (own,) = [each for each in extras["dev"] if each.startswith("spml[")]
+    wanted = list(project["dependencies"])
+    for name in own.removeprefix("spml[").removesuffix("]").split(","):
+        wanted += extras[name]
     return [re.sub(r"\[.*?\]", "", requirement).replace(">=", "==") for requirement in wanted]
 
 
