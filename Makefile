@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-faults lint format docs clean
+.PHONY: demo test test-faults test-matrix lint format docs site package clean
 
 demo: $(VENV)/.ready
 	$(BIN)/spml demo --out demo
@@ -16,6 +16,9 @@ test-faults: $(VENV)/.ready-dev
 	$(BIN)/python -m pytest tests/faults \
 		tests/train/test_nonfinite.py tests/train/test_device.py tests/runs/test_checkpoint.py -m "faults or not faults"
 
+test-matrix:
+	$(PYTHON) tools/test_matrix.py
+
 lint: $(VENV)/.ready-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -26,10 +29,19 @@ format: $(VENV)/.ready-dev
 	$(BIN)/ruff format .
 
 docs: $(VENV)/.ready-dev
-	$(BIN)/python tools/method_pages.py docs/framework.md docs/methods.md
+	$(BIN)/python tools/method_pages.py docs/framework.md docs/methods.md docs/bibliography.md docs/methods
 	$(BIN)/python tools/command_pages.py docs/commands.md
 	$(BIN)/python benchmarks/choosing.py docs/choosing.md
 	$(BIN)/python benchmarks/reproduction.py
+
+site: $(VENV)/.ready-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	$(BIN)/python tools/site_check.py build/site
+
+package: $(VENV)/.ready-release
+	rm -rf dist
+	$(BIN)/python -m build
+	$(BIN)/twine check --strict dist/*
 
 clean:
 	rm -rf $(VENV) demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
@@ -43,4 +55,12 @@ $(VENV)/.ready: pyproject.toml constraints.txt | $(VENV)/bin/python
 
 $(VENV)/.ready-dev: $(VENV)/.ready
 	$(PIP) --editable ".[dev]"
+	@touch $@
+
+$(VENV)/.ready-docs: $(VENV)/.ready
+	$(PIP) --editable ".[docs]"
+	@touch $@
+
+$(VENV)/.ready-release: $(VENV)/.ready
+	$(PIP) --editable ".[release]"
 	@touch $@

@@ -40,7 +40,6 @@ def tables(records: list[Record]) -> dict[str, str]:
     return {
         "calibration_verdict": verdict(records),
         "calibration_test": test(records),
-        "calibration_runs": runs(records),
         "calibration_estimates": estimates(records),
         "calibration_selection": selection(records),
     }
@@ -102,24 +101,6 @@ def test(records: list[Record]) -> str:
             lines.append(f"| {title} | " + " | ".join(cells) + f" | {gap} |")
         lines.append("")
     return "\n".join(lines[:-1])
-
-
-def runs(records: list[Record]) -> str:
-    heads = ("data", "method", "seeds", "test mAP", "F1 (a)", "F1 (b)", "best baseline")
-    heads += ("positives per item", "estimated")
-    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    for data, group in groups(records).items():
-        for method in sorted({r["method"] for r in group}):
-            own = [r for r in group if r["method"] == method]
-            a, b = mean(own, FULL, "macro_f1") or 0.0, mean(own, OURS, "macro_f1") or 0.0
-            best = max(mean(own, name, "macro_f1") or 0.0 for name in BASELINES)
-            seeds, ranks = len({r["seed"] for r in own}), np.mean([r["test_map"] for r in own])
-            true = np.mean([r["positives"] for r in own])
-            estimated = [r["test"][OURS]["positives"] for r in own]
-            level = f"{true:.2f} | {np.mean(estimated):.2f} ± {np.std(estimated):.2f}"
-            figures = f"{ranks:.1f} | {a:.2f} | {b:.2f} | {best:.2f} | {level}"
-            lines.append(f"| {data} | {method} | {seeds} | {figures} |")
-    return "\n".join(lines)
 
 
 def estimates(records: list[Record]) -> str:

@@ -40,7 +40,7 @@ def choosing() -> str:
         cost = costs.get(("voc", name), 1.0 if name == "an" else None)
         cells = [_cell(voc[name]), _cell(digits[name]), "–" if cost is None else f"{cost:.2f}"]
         needs = ", ".join(sorted(losses.needs(name))) or "–"
-        lines.append(f"| [`{name}`](methods.md#{name}) | {' | '.join(cells)} | {needs} |")
+        lines.append(f"| [`{name}`](methods/{name}.md) | {' | '.join(cells)} | {needs} |")
     return "\n".join(lines)
 
 

@@ -178,7 +178,7 @@ def run_missing(out: Path, jobs: int, wanted: list[tuple[str, str, Row, int]]) -
 
 
 def tables(results: dict[str, list[Record]]) -> str:
-    """Markdown: test mAP of every row, best first, and its gain over AN; then the searches."""
+    """Markdown: test mAP of every row, best first, and its gain over AN."""
     maps: dict[str, list[float]] = {}
     for record in results["runs"]:
         maps.setdefault(record["row"], []).append(record["test_map"])
@@ -198,19 +198,6 @@ def tables(results: dict[str, list[Record]]) -> str:
             str(len(maps[name])),
         ]
         lines.append("| " + " | ".join(cells) + " |")
-    best = chosen(results["trials"])
-    for record in best:
-        method = record["method"]
-        lines += [
-            "",
-            f"`{method}`: six trials, seed {record['seed']}, chosen by validation mAP",
-            "",
-        ]
-        lines += ["| given | val mAP | |", "|---|---|---|"]
-        for trial in (r for r in results["trials"] if r["method"] == method):
-            mark = f"chosen; test mAP {trial['test_map']:.2f}" if trial is record else ""
-            options = _text({**trial["given"], **trial["settings"]})
-            lines.append(f"| {options} | {trial['val_map']:.2f} | {mark} |")
     versions = sorted({record["versions"]["torch"] for record in results["runs"]})
     return "\n".join([*lines, "", f"CPU, one thread each, torch {', '.join(versions)}."])
 

@@ -1,7 +1,6 @@
 """Loss and probability of labels of each kind by epoch, for methods below AN on digits.
 
 python benchmarks/loss_parts.py --out benchmarks/results/loss-parts.json  # keeps finished runs
-python benchmarks/loss_parts.py --docs docs/methods.md                    # writes the tables
 
 Computed from the stored scores of validation rows: mean probability and loss of observed positives,
 of unobserved positives, and of negatives.
@@ -14,8 +13,6 @@ import json
 import tempfile
 from pathlib import Path
 from typing import Any
-
-from common import put_table
 
 METHODS = ("an", "crisp", "gce", "sce", "taylor_ce")
 KINDS = ("observed positives", "other positives", "negatives")
@@ -107,11 +104,11 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--out", type=Path, default=RESULTS)
-    parser.add_argument("--docs", type=Path, help="write the tables there instead of training")
+    parser.add_argument("--show", action="store_true", help="print the tables instead of training")
     options = parser.parse_args()
     done = json.loads(options.out.read_text()) if options.out.exists() else []
-    if options.docs is not None:
-        put_table(options.docs, "loss_parts", tables(done))
+    if options.show:
+        print(tables(done))
         return
     with tempfile.TemporaryDirectory() as folder:
         for name in METHODS:

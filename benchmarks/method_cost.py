@@ -297,26 +297,24 @@ HEADER = [
 
 
 def tables(results: dict[str, Any]) -> str:
-    """Markdown: a table for each size of data."""
-    lines = []
-    for data, (batch, classes, items) in SIZES.items():
-        chosen = [row for row in results["rows"] if row["data"] == data]
-        if not chosen:
-            continue
-        an = {
-            part: statistics.median(row[f"{part}_seconds"]["an"] for row in chosen)
-            for part in ("step", "loss")
-        }
-        lines += [
-            f"{data}: batch {batch}, {classes} classes, {items:,} items. "
-            f"`an` takes {an['step'] * 1e3:.2f} ms a step, "
-            f"its loss alone {an['loss'] * 1e3:.2f} ms.",
-            "",
-            "| " + " | ".join(HEADER) + " |",
-            "|---" * len(HEADER) + "|",
-            *("| " + " | ".join(cells(row)) + " |" for row in chosen),
-            "",
-        ]
+    """Markdown: a table for the first measured size of data."""
+    data = next(data for data in SIZES if any(row["data"] == data for row in results["rows"]))
+    batch, classes, items = SIZES[data]
+    chosen = [row for row in results["rows"] if row["data"] == data]
+    an = {
+        part: statistics.median(row[f"{part}_seconds"]["an"] for row in chosen)
+        for part in ("step", "loss")
+    }
+    lines = [
+        f"{data}: batch {batch}, {classes} classes, {items:,} items. "
+        f"`an` takes {an['step'] * 1e3:.2f} ms a step, "
+        f"its loss alone {an['loss'] * 1e3:.2f} ms.",
+        "",
+        "| " + " | ".join(HEADER) + " |",
+        "|---" * len(HEADER) + "|",
+        *("| " + " | ".join(cells(row)) + " |" for row in chosen),
+        "",
+    ]
     where = results["environment"]
     model = f"{results['backbone']} at {results['size']} px, {results['precision']}"
     machine = f"torch {where['torch']}, {where['gpu'] or where['cpu']}"

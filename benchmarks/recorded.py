@@ -1,7 +1,9 @@
-"""The recorded VOC runs as tables with links to run files and the commands that repeat them."""
+"""The recorded VOC runs as tables, and as a list of runs with the commands that repeat them."""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import shlex
 from collections.abc import Mapping, Sequence
@@ -92,15 +94,6 @@ def shell_function() -> str:
     return f'voc() {{ spml train voc --root "$VOC" {shlex.join(words_of(COMMON))} "$@"; }}'
 
 
-def run_links(known: Recorded, runs: Sequence[Run]) -> str:
-    """Links to the recorded runs, by seed."""
-    recorded = [run for run in runs if known.record(run) is not None]
-    if not recorded:
-        return ""
-    name = recorded[0].id.rpartition("-")[0]
-    return f"{name}-" + ", ".join(f"[{run.seed}]({LINK}/{run.id}.json)" for run in recorded)
-
-
 def progress(known: Recorded, plan: Plan, case: Case) -> str:
     """Progress of a row without a result."""
     trials = plan.trials(case, known.store.outcome)
@@ -131,28 +124,21 @@ def result_table(
     thirds: bool = False,
     base: str | None = None,
 ) -> str:
-    """A plan's rows: figures, difference, run files, command."""
+    """A plan's rows: figures and difference."""
     results = known.table(plan, base)
     head = ["", "test mAP", *([f"− {results.against}"] if results.against else [])]
     head += [
         *(("head", "middle", "tail") if thirds else ()),
         *(["paper, quoted"] if quoted else []),
-        "runs",
-        "repeat",
     ]
     lines = [head, ["---"] * len(head)]
     notes: dict[str, int] = {}
     for row, case in zip(results.rows, plan.cases, strict=True):
-        finals = known.finals(plan, case)
         figure = measured(row) if row.seeds else progress(known, plan, case)
         cells = [row.label, "; failed: ".join([figure, *row.errors])]
         cells += [versus(row)] if results.against else []
         cells += [str(row.thirds[name]) for name in ("head", "middle", "tail")] if thirds else []
         cells += [quoted_figure(row.quoted.get("voc"), notes)] if quoted else []
-        cells += [
-            run_links(known, finals),
-            known.repeat(finals) if finals else "the trials choose its settings",
-        ]
         lines.append(cells)
     return markdown(lines) + doubts(notes)
 
@@ -178,16 +164,44 @@ def markdown(lines: Sequence[Sequence[str]]) -> str:
     )
 
 
-def trial_table(known: Recorded, plan: Plan) -> str:
-    """Every trial of a plan, in a folded table."""
-    lines = [["", "chosen", "validation mAP", "run", "repeat"], ["---"] * 5]
-    trials = [(case, run) for case in plan.cases for run in plan.trials(case, known.store.outcome)]
-    for case, run in trials:
-        record = known.record(run)
-        best = plan.chosen(case, known.store.outcome)
-        mark = "✓" if best is not None and best.id == run.id else ""
-        figure = f"{record['result']['val_map']:.2f}" if record else f"{OPEN} (0 of 1)"
-        lines.append([case.label, mark, figure, run_links(known, [run]), known.repeat([run])])
-    number = sum(known.record(run) is not None for _, run in trials)
-    summary = f"<summary>Trials: {number} of {len(trials)} done</summary>"
-    return "\n".join(["<details>", summary, "", markdown(lines), "", "</details>"])
+def trial_state(known: Recorded, plan: Plan) -> str:
+    """How many trials of a plan are done."""
+    runs = [run for case in plan.cases for run in plan.trials(case, known.store.outcome)]
+    number = sum(known.record(run) is not None for run in runs)
+    return f"Trials: {number} of {len(runs)} done."
+
+
+def runs_csv(known: Recorded) -> str:
+    """Every run of every table: its figures, its record and the command that repeats it."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(
+        ["table", "row", "part", "seed", "validation mAP", "test mAP", "record", "repeat"]
+    )
+    for plan in known.every:
+        for case in plan.cases:
+            chosen = plan.chosen(case, known.store.outcome)
+            trials = plan.trials(case, known.store.outcome)
+            for part, run in [
+                *(("trial", run) for run in trials),
+                *(("final", run) for run in known.finals(plan, case)),
+            ]:
+                won = part == "trial" and chosen is not None and chosen.id == run.id
+                writer.writerow(
+                    [
+                        plan.table,
+                        case.label,
+                        "chosen trial" if won else part,
+                        run.seed,
+                        *_maps(known.record(run)),
+                        f"{run.id}.json",
+                        known.repeat([run]).strip("`"),
+                    ]
+                )
+    return text.getvalue()
+
+
+def _maps(record: Record | None) -> list[str]:
+    if record is None:
+        return [OPEN, OPEN]
+    return [f"{record['result'][key]:.2f}" for key in ("val_map", "test_map")]

@@ -1,4 +1,4 @@
-"""Write the generated parts of docs/reproduction.md, its figures and the README's table.
+"""Write docs/reproduction.md's generated parts, figures and list of runs, and README's table.
 
 All numbers come from the recorded runs on VOC2012.
 
@@ -23,9 +23,9 @@ from recorded import (
     markdown,
     measured,
     result_table,
-    run_links,
+    runs_csv,
     shell_function,
-    trial_table,
+    trial_state,
 )
 from render import render
 from scipy.stats import ttest_ind
@@ -43,6 +43,7 @@ from spml.report.format import signed
 
 PAGE = Path(__file__).parents[1] / "docs" / "reproduction.md"
 README = PAGE.parents[1] / "README.md"
+RUNS = PAGE.parent / "voc2012-runs.csv"
 FIGURE_FOLDER = PAGE.parent / "figures"
 NEAR = 0.5
 SWITCHED = {  # row of the plan: the paper, the released code
@@ -133,7 +134,7 @@ class Page:
 
     def table_a(self) -> str:
         plan = self.known.plan("Table A")
-        lines = [["method", "test mAP", "reference", "difference", "run"], ["---"] * 5]
+        lines = [["method", "test mAP", "reference", "difference"], ["---"] * 4]
         differences = {}
         for case in plan.cases:
             (run,) = self.known.finals(plan, case)
@@ -142,7 +143,7 @@ class Page:
             if own is not None:
                 differences[case.method] = own - other
             cells = [f"{OPEN} (0 of 1)", f"{other:.2f}", ""] if own is None else _beside(own, other)
-            lines.append([case.label, *cells, run_links(self.known, [run])])
+            lines.append([case.label, *cells])
         far = [
             f"{name} ({signed(value)})" for name, value in differences.items() if abs(value) > NEAR
         ]
@@ -151,9 +152,7 @@ class Page:
         text += f"; not {', '.join(far)}." if far else "."
         text += "".join(self._more_seeds(method) for method in ("an", "gr"))
         text += self._looked_for() if "an" in differences and abs(differences["an"]) > NEAR else ""
-        return "\n\n".join(
-            [text, markdown(lines), result_table(self.known, plan, quoted=True, thirds=True)]
-        )
+        return "\n\n".join([text, markdown(lines)])
 
     def _seeds(self, method: str) -> list[float]:
         """Test mAP of Table A's settings with all seeds; most runs are from the study of pixels."""
@@ -213,7 +212,7 @@ class Page:
         return (
             result_table(self.known, plan, quoted=True, thirds=True)
             + "\n\n"
-            + trial_table(self.known, plan)
+            + trial_state(self.known, plan)
         )
 
     def in_short(self) -> str:
@@ -268,7 +267,7 @@ class Page:
 
     def table_3(self) -> str:
         plan = self.known.plan("Table 3")
-        return result_table(self.known, plan, quoted=True) + "\n\n" + trial_table(self.known, plan)
+        return result_table(self.known, plan, quoted=True) + "\n\n" + trial_state(self.known, plan)
 
     def switches(self) -> str:
         plan = self.known.plan("switches")
@@ -281,7 +280,7 @@ class Page:
                 v = row.versus
                 effect = f"{interval(v)}, {v.seeds} of {row.wanted} seeds"
             lines.append([paper, code, effect])
-        return "\n\n".join([markdown(lines), *self._stopped(), result_table(self.known, plan)])
+        return "\n\n".join([markdown(lines), *self._stopped()])
 
     def _stopped(self) -> list[str]:
         """A sentence on how many of the runs that may stop early did so."""
@@ -368,10 +367,7 @@ class Page:
                     sides,
                 ]
             )
-        parts = [markdown(lines)]
-        for name, plan in plans.items():
-            parts += [f"**{name}**", result_table(self.known, plan)]
-        return "\n\n".join(parts)
+        return markdown(lines)
 
 
 def _side(v: Comparison) -> str:
@@ -401,6 +397,7 @@ def main() -> None:
     for letter, figure in FIGURES.items():
         if letter != "f" or experiment is not None:
             print(figure.name, draw(figure, source, FIGURE_FOLDER))
+    RUNS.write_text(runs_csv(page.known), encoding="utf-8")
     for file, blocks in ((PAGE, page.blocks()), (README, {"voc": page.in_short})):
         file.write_text(render(file.read_text(encoding="utf-8"), blocks), encoding="utf-8")
 

@@ -1,7 +1,6 @@
 """Methods on VOC2012 with a frozen backbone: a linear classifier on pooled ImageNet features.
 
 python benchmarks/voc_features.py --root FOLDER [--only crisp --only gce]   # FOLDER holds VOCdevkit
-python benchmarks/voc_features.py --docs docs/methods.md                    # writes the table
 
 Features are extracted once, at 160 px, and stored in --work; finished runs are kept. Training takes
 eight epochs. The protocol is that of the benchmark: the official train list with the reference draw
@@ -14,8 +13,6 @@ import argparse
 import json
 from pathlib import Path
 from typing import Any
-
-from common import put_table
 
 RESULTS = Path(__file__).parent / "results" / "voc2012-features.json"
 METHODS = ("an", "crisp", "gce", "sce", "taylor_ce", "gr", "em", "full")
@@ -100,11 +97,11 @@ def main() -> None:
     parser.add_argument("--root", type=Path, help="folder that holds VOCdevkit")
     parser.add_argument("--work", type=Path, default=Path("build/voc-features"))
     parser.add_argument("--only", action="append", default=[])
-    parser.add_argument("--docs", type=Path, help="write the table there instead of training")
+    parser.add_argument("--show", action="store_true", help="print the tables instead of training")
     options = parser.parse_args()
     done = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
-    if options.docs is not None:
-        put_table(options.docs, "voc_features", table(done))
+    if options.show:
+        print(table(done))
         return
     options.work.mkdir(parents=True, exist_ok=True)
     file = options.work / "features.npz"

@@ -72,13 +72,16 @@ def anchors(page):
     return {heading.strip().replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", sorted(path.name for path in (ROOT / "docs").glob("*.md")))
+PAGES = sorted(path.relative_to(ROOT / "docs") for path in (ROOT / "docs").rglob("*.md"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
 def test_links_between_pages_resolve(page):
-    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
-    for target in re.findall(r"\]\((?!http)([^)]+)\)", text):
+    file = ROOT / "docs" / page
+    for target in re.findall(r"\]\((?!http)([^)]+)\)", file.read_text(encoding="utf-8")):
         path, _, anchor = target.partition("#")
-        assert (ROOT / "docs" / path).exists(), target
-        assert not anchor or anchor in anchors(ROOT / "docs" / (path or page)), target
+        assert (file.parent / path).exists(), target
+        assert not anchor or anchor in anchors(file.parent / path if path else file), target
 
 
 def test_the_first_example_of_add_a_method_works(tmp_path, monkeypatch):
@@ -125,20 +128,17 @@ def test_the_example_of_a_method_that_looks_at_features_trains(
         fit(vectors, replace(settings, backbone="linear"), tmp_path / "none", quiet=True)
 
 
-def test_every_method_has_its_section():
+def test_every_method_has_its_page():
     from spml import losses
     from spml.cli.commands.train import Train
     from spml.cli.set_options import parse_options
 
-    page = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
-    sections = dict(re.findall(r"^## `(\w+)`\n(.*?)(?=^## |\Z)", page, re.DOTALL | re.MULTILINE))
     for name in losses.names():
-        assert name in sections, f"docs/methods.md has no section `{name}`"
-        section = sections[name]
+        page = (ROOT / "docs" / "methods" / f"{name}.md").read_text(encoding="utf-8")
         for part in ("Idea", "Loss", "In the framework", "State and cost", "Differences"):
-            assert f"**{part}" in section, f"{name}: {part}"
-        assert "| option | default | what it is |" in section
-        commands = section.replace("\\\n", "")
+            assert f"**{part}" in page, f"{name}: {part}"
+        assert "| option | default | what it is |" in page
+        commands = page.replace("\\\n", "")
         examples = re.findall(r"^spml (train .*)$", commands, re.MULTILINE)
         assert examples and f"--method {name}" in examples[0]
         for example in examples:
@@ -208,7 +208,6 @@ def test_a_search_has_six_trials_and_is_decided_by_validation(monkeypatch):
     ]
     page = tables({"runs": runs, "trials": trials})
     assert "| ll_r |  | 70.50 ± 0.71 | +9.50 | 2 |\n| an |  | 61.00 ± 1.41 |  | 2 |" in page
-    assert "| delta 0.05 | 55.00 | chosen; test mAP 85.00 |" in page
 
 
 def test_the_tables_of_the_performance_page_are_those_of_the_recorded_results(monkeypatch):

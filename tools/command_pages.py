@@ -16,8 +16,9 @@ from spml.files import write_text
 
 HEAD = """# Every command
 
-The output of `spml COMMAND --help-all`, written by `make docs`. Methods have options of their own:
-`spml train x --method NAME --set help` lists them, and [methods](methods.md) explains them.
+Look up a flag. These are the outputs of `spml COMMAND --help-all`, written by `make docs`.
+Methods have options of their own: `spml train x --method NAME --set help` lists them, and
+[methods](methods.md) explains them.
 """
 
 

@@ -1,6 +1,7 @@
-"""Write the generated parts of docs/methods.md and docs/framework.md from the methods themselves.
+"""Write the pages of the methods, and the generated parts of others, from the methods themselves.
 
-python tools/method_pages.py docs/framework.md docs/methods.md    rewrite these pages
+python tools/method_pages.py docs/framework.md docs/methods.md    rewrite parts of these pages
+python tools/method_pages.py docs/methods                         write one page a method there
 python tools/method_pages.py                                      print the framework's table
 """
 
@@ -20,6 +21,7 @@ from spml.losses.metadata import SEARCHED
 from spml.losses.registry import GR_TRAINING
 
 PLACE = re.compile(r"<!-- generated: (\w+) -->\n.*?<!-- end -->", re.DOTALL)
+PAGE_LINK = re.compile(r"\]\((\w[\w-]*\.md)?(#[\w-]+)?\)")
 SIZED = {"VOC": "voc", "COCO": "coco", "NUS-WIDE": "nuswide"}  # data sets of the memory table
 NOTES = (
     "p = σ(z) is the model's probability, t the epoch, B the items of a batch, C the classes; "
@@ -53,35 +55,62 @@ def needs_table() -> str:
     for name in losses.names():
         needs = ", ".join(sorted(losses.needs(name) - {"items"})) or "–"
         memory = [_bytes(losses.memory(name, counts.train, counts.classes)) for counts in sizes]
-        rows.append([f"[`{name}`](#{name})", needs, losses.head(name) or "linear", *memory])
+        rows.append(
+            [f"[`{name}`](methods/{name}.md)", needs, losses.head(name) or "linear", *memory]
+        )
     return _table(["method", "needs", "head", *(f"keeps on {name}" for name in SIZED)], rows)
 
 
-def method_sections() -> str:
-    """Markdown sections of all methods: their notes, citation, options and published values."""
-    return "\n".join(section(name) for name in losses.names())
-
-
-def section(name: str) -> str:
-    """Markdown section of one method."""
+def method_page(name: str) -> str:
+    """Markdown page of one method: its notes, options, published values and source."""
     about = losses.about(name)
     commands = "\n".join(f"spml train {example}" for example in about.examples)
-    parts = [f"## `{name}`\n", f"{about.notes}\n", f"```\n{commands}\n```\n"]
+    parts = [
+        f"# `{name}`\n",
+        f"{losses.summary(name)}\n",
+        f"```\n{commands}\n```\n",
+        f"{_from_folder(about.notes)}\n",
+        f"## Options\n\n{options_table(name)}",
+    ]
+    if values := published_table(name):
+        parts.append(f"## Published values\n\n{values}")
     if about.citation is not None:
-        parts.append(f"**Source.** {_cited(about.citation)}\n")
-    return "\n".join([*parts, options_table(name)])
+        parts.append(f"## Source\n\n{_cited(about.citation)}\n")
+    return "\n".join(parts)
+
+
+def bibliography() -> str:
+    """Markdown list of the publications of all methods, the oldest first."""
+    methods: dict[Citation, list[str]] = {}
+    for name in losses.names():
+        if (citation := losses.about(name).citation) is not None:
+            methods.setdefault(citation, []).append(f"[`{name}`](methods/{name}.md)")
+    oldest_first = sorted(methods, key=lambda each: (each.year, each.names or each.authors))
+    return "".join(f"- {', '.join(methods[each])}: {_cited(each)}\n" for each in oldest_first)
+
+
+def _from_folder(notes: str) -> str:
+    """Notes, whose links start in docs/, with links that start in docs/methods/."""
+
+    def moved(link: re.Match[str]) -> str:
+        page, anchor = link[1] or "methods.md", link[2] or ""
+        if page == "methods.md" and anchor.removeprefix("#") in losses.names():
+            return f"]({anchor.removeprefix('#')}.md)"
+        return f"](../{page}{anchor})"
+
+    return PAGE_LINK.sub(moved, notes)
 
 
 def options_table(name: str) -> str:
-    """Markdown tables of a method's options and of their published values."""
+    """Markdown table of a method's options."""
     rows = [
         [f"`{option.name}`", f"`{_plain(option.default)}`", option.help]
         for option in losses.options(name)
     ]
-    return _table(["option", "default", "what it is"], rows) + _published(name)
+    return _table(["option", "default", "what it is"], rows)
 
 
-def _published(name: str) -> str:
+def published_table(name: str) -> str:
     """Markdown table of the values that the method's own sources state for each benchmark."""
     presets = [losses.preset(name, data) for data in NAMES]
     own = [
@@ -103,12 +132,12 @@ def _published(name: str) -> str:
     if not rows:
         return ""
     footnotes = "  \n".join(f"{number}: {source}." for source, number in numbers.items())
-    return "\n" + _table(["published", *NAMES, "source"], rows) + f"\n{footnotes}\n"
+    return _table(["value", *NAMES, "source"], rows) + f"\n{footnotes}\n"
 
 
 def _cited(citation: Citation) -> str:
     title = f"[{citation.title}]({citation.link})" if citation.link else citation.title
-    text = f"{citation.authors}, *{title}*, {citation.venue} {citation.year}."
+    text = f"{citation.names or citation.authors}, *{title}*, {citation.venue} {citation.year}."
     if citation.repository:
         repository = citation.repository.removeprefix("https://github.com/")
         text += f" Code: [{repository}]({citation.repository})"
@@ -175,7 +204,7 @@ def _bytes(size: float) -> str:
 PARTS: dict[str, Callable[[], str]] = {
     "framework_table": framework_table,
     "needs_table": needs_table,
-    "method_sections": method_sections,
+    "bibliography": bibliography,
 }
 
 
@@ -195,11 +224,22 @@ def rewritten(text: str) -> str:
     return PLACE.sub(fill, text)
 
 
+def write_pages(folder: Path) -> None:
+    """Write one page a method, and remove those of methods that no longer exist."""
+    for old in set(folder.glob("*.md")) - {folder / f"{name}.md" for name in losses.names()}:
+        old.unlink()
+    for name in losses.names():
+        (folder / f"{name}.md").write_text(method_page(name), encoding="utf-8")
+
+
 def main(paths: list[str]) -> None:
-    """Rewrite each page, or print the framework's table if there is none."""
+    """Rewrite each page or folder, or print the framework's table if there is none."""
     if not paths:
         print(framework_table(), end="")
     for path in map(Path, paths):
+        if path.is_dir():
+            write_pages(path)
+            continue
         path.write_text(rewritten(path.read_text(encoding="utf-8")), encoding="utf-8")
 
 

@@ -108,5 +108,5 @@ def test_rows_of_the_ablation_vary_only_their_checked_parts():
 def test_without_optuna_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
     monkeypatch.setattr("spml.bench.search.find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"pip install 'spml\[search\]'"):
+    with pytest.raises(UserError, match=r"pip install -e '.\[search\]'"):
         tuned(6, ())

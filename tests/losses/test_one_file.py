@@ -50,15 +50,15 @@ import sys
 sys.path.insert(0, "tools")
 import method_pages
 
-section = method_pages.section("my_hill")
-assert section in method_pages.method_sections()
+page = method_pages.method_page("my_hill")
 for text in (
     "**Idea.** Unknown labels", "*A Title*, A Venue 2026", "height of the hill.",
     "| `lam` | 1.5 | 1.3 | 1.5 | 1.5 |",
 ):
-    assert text in section, text
+    assert text in page, text
 assert "| `my_hill` | 0 | 1 |" in method_pages.framework_table()
-assert "| [`my_hill`](#my_hill) |" in method_pages.needs_table()
+assert "| [`my_hill`](methods/my_hill.md) |" in method_pages.needs_table()
+assert "[`my_hill`](methods/my_hill.md): " in method_pages.bibliography()
 """
 
 FORMULA = f"""

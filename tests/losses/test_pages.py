@@ -35,7 +35,7 @@ def row(name):
     return [cell.strip() for cell in lines[0].strip("|").split("|")][1:]
 
 
-@pytest.mark.parametrize("page", ["framework.md", "methods.md"])
+@pytest.mark.parametrize("page", ["framework.md", "methods.md", "bibliography.md"])
 def test_the_page_is_current(page):
     text = (DOCS / page).read_text(encoding="utf-8")
     assert pages.rewritten(text) == text, "run: make docs"
@@ -43,7 +43,8 @@ def test_the_page_is_current(page):
 
 def test_every_method_is_on_the_page():
     for name in losses.names():
-        assert f"`{name}`" in framework_table() and f"[`{name}`](#{name})" in needs_table()
+        assert f"`{name}`" in framework_table()
+        assert f"[`{name}`](methods/{name}.md)" in needs_table()
 
 
 def test_the_table_shows_the_formulas_that_run():
@@ -77,32 +78,48 @@ def test_rewriting_replaces_only_the_table(tmp_path, capsys):
 def test_a_page_may_have_several_parts_and_those_of_other_generators():
     other = "<!-- generated: another -->\nkept\n<!-- end -->\n"
     own = [
-        f"<!-- generated: {name} -->\n<!-- end -->\n" for name in ("needs_table", "method_sections")
+        f"<!-- generated: {name} -->\n<!-- end -->\n" for name in ("needs_table", "bibliography")
     ]
     text = other + "".join(own)
     expected = text.replace("needs_table -->\n", f"needs_table -->\n{needs_table()}")
-    sections = pages.method_sections()
     assert pages.rewritten(text) == expected.replace(
-        "method_sections -->\n", f"method_sections -->\n{sections}"
+        "bibliography -->\n", f"bibliography -->\n{pages.bibliography()}"
     )
 
 
 @pytest.mark.parametrize("name", losses.names())
-def test_every_section_has_notes_a_source_and_options(name):
-    text, about = pages.section(name), losses.about(name)
-    assert text.startswith(f"## `{name}`\n") and about.notes in text
-    assert options_table(name) in text
-    assert about.citation is None or f"*{about.citation.title}*" in text or about.citation.link
+def test_every_method_has_a_current_page_with_notes_options_and_a_source(name):
+    text, about = pages.method_page(name), losses.about(name)
+    assert (DOCS / "methods" / f"{name}.md").read_text(encoding="utf-8") == text, "run: make docs"
+    assert text.startswith(f"# `{name}`\n\n{losses.summary(name)}\n")
+    assert options_table(name) in text and about.notes.split("](")[0] in text
+    if about.citation is not None:
+        assert about.citation.title in text and about.citation.names in text
+        assert about.citation.names and about.citation.title in pages.bibliography()
+
+
+def test_a_folder_loses_the_pages_of_removed_methods(tmp_path):
+    (tmp_path / "removed.md").touch()
+    pages.main([str(tmp_path)])
+    assert {path.stem for path in tmp_path.iterdir()} == set(losses.names())
+
+
+def test_links_of_notes_work_from_the_folder_of_the_methods():
+    text = pages.method_page("gr")
+    assert "](../reproduction.md#hyper-parameters)" in text
+    assert "](../methods.md#comparing-with-the-papers-table)" in pages.method_page("splc")
 
 
 def test_a_citation_has_its_links():
     assert (
-        "**Source.** Cole et al., *Multi-Label Learning from Single Positive Labels*, CVPR 2021. "
+        "## Source\n\nElijah Cole, Oisin Mac Aodha, Titouan Lorieul, Pietro Perona, Dan Morris, "
+        "Nebojsa Jojic, *[Multi-Label Learning from Single Positive Labels]"
+        "(https://arxiv.org/abs/2106.09708)*, CVPR 2021. "
         "Code: [elijahcole/single-positive-multi-label]"
         "(https://github.com/elijahcole/single-positive-multi-label) at 89152d5.\n"
-    ) in pages.section("an")
-    assert "](https://arxiv.org/abs/2309.13886)*, arXiv 2023.\n" in pages.section("crisp")
-    assert "**Source.**" not in pages.section("full")
+    ) in pages.method_page("an")
+    assert "](https://arxiv.org/abs/2309.13886)*, arXiv 2023.\n" in pages.method_page("crisp")
+    assert "## Source" not in pages.method_page("full")
 
 
 def test_options_are_those_of_the_signature_with_published_values_and_sources():
@@ -111,12 +128,15 @@ def test_options_are_those_of_the_signature_with_published_values_and_sources():
         "| `theta` | `0.9` | share of each class's unknown labels that have a pseudo-label "
         "at the end. |"
     ) in lines
-    assert "| `beta` | 0.02 | 0.9 | 0.2 | 0.4 | 1 |" in lines
-    assert "1: Correr-Zhou/SPML-AckTheUnknown, settings per data set." in lines
-    assert "| `gamma_pos` | 1 | 0 | 1 | 1 | 1, 2 |" in options_table("asl")
-    assert "| `lr` |  | 0.0001 |  |  | 2 |" in options_table("asl")
-    assert "| `lr`, tried | 0.01, 0.001, 0.0001, 1e-5 |" in options_table("an")
-    assert "| [`role`](#role) | index | linear | 1.1 MB | 63 MB | 117 MB |" in needs_table()
+    values = pages.published_table("em_apl").splitlines()
+    assert "| `beta` | 0.02 | 0.9 | 0.2 | 0.4 | 1 |" in values
+    assert "1: Correr-Zhou/SPML-AckTheUnknown, settings per data set." in values
+    assert "| `gamma_pos` | 1 | 0 | 1 | 1 | 1, 2 |" in pages.published_table("asl")
+    assert "| `lr` |  | 0.0001 |  |  | 2 |" in pages.published_table("asl")
+    assert "| `lr`, tried | 0.01, 0.001, 0.0001, 1e-5 |" in pages.published_table("an")
+    assert (
+        "| [`role`](methods/role.md) | index | linear | 1.1 MB | 63 MB | 117 MB |" in needs_table()
+    )
 
 
 def test_the_example_runs(capsys):

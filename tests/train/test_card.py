@@ -37,7 +37,7 @@ def test_every_run_leaves_a_card_with_its_facts(finished):
     chosen = f"Epoch {result['best_epoch']} of 3, chosen by complete validation labels: "
     assert f"{chosen}{result['val_map']:.2f} % mAP" in text
     assert f"Test mAP {result['test_map']:.2f} %" in text
-    assert "Generalized Robust loss" in text and "q3 = 1.0" in text and "section `gr`" in text
+    assert "Generalized Robust loss" in text and "q3 = 1.0" in text and "docs/methods/gr.md" in text
     assert "validation\\_labels: complete" in text
     for name, ap in result["per_class_ap"].items():
         assert re.search(rf"^\| {name} \| \d+ \| {ap:.2f} \| 0.5 \|$", text, re.MULTILINE)

@@ -141,7 +141,7 @@ def test_features_use_a_linear_model():
         "none",
         "observed",
     )
-    assert (settings.epochs, settings.lr, settings.head_lr) == (30, 1e-4, 10)
+    assert (settings.epochs, settings.lr, settings.head_lr) == (30, 2e-4, 10)
     assert settings.flip is False and settings.size == 0
 
 

@@ -84,6 +84,6 @@ def test_without_the_package_the_error_is_one_line_and_nothing_is_written(
     scenes, quick, tmp_path, monkeypatch
 ):
     monkeypatch.setattr("spml.train.tensorboard.find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"pip install 'spml\[tensorboard\]'"):
+    with pytest.raises(UserError, match=r"pip install -e '.\[tensorboard\]'"):
         fit(scenes, quick, tmp_path / "run", quiet=True, tensorboard=True)
     assert not (tmp_path / "run").exists()

@@ -77,7 +77,7 @@ class Tune:
     def __post_init__(self) -> None:
         if find_spec("optuna") is None:
             raise UserError(
-                "--tune needs Optuna: pip install 'spml[search]'; "
+                "--tune needs Optuna: pip install -e '.[search]'; "
                 "or use --grid, which needs no extra"
             )
 

@@ -20,6 +20,8 @@ COLE = Citation(
     2021,
     repository="https://github.com/elijahcole/single-positive-multi-label",
     commit="89152d5",
+    link="https://arxiv.org/abs/2106.09708",
+    names="Elijah Cole, Oisin Mac Aodha, Titouan Lorieul, Pietro Perona, Dan Morris, Nebojsa Jojic",
 )
 COLE_CODE = "elijahcole/single-positive-multi-label"
 COLE_TRAINING = published(COLE_CODE, tried={"lr": RATES, "batch_size": (8, 16)}, epochs=10)

@@ -14,6 +14,8 @@ ZHOU = Citation(
     2022,
     repository="https://github.com/Correr-Zhou/SPML-AckTheUnknown",
     commit="ae1ccaf",
+    link="https://arxiv.org/abs/2203.16219",
+    names="Donghao Zhou, Pengfei Chen, Qiong Wang, Guangyong Chen, Pheng-Ann Heng",
 )
 ZHOU_CODE = "Correr-Zhou/SPML-AckTheUnknown, settings per data set"
 EM_TRAINING = (

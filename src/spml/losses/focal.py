@@ -16,6 +16,8 @@ ZHANG = Citation(
     2021,
     repository="https://github.com/xinyu1205/robust-loss-mlml",
     commit="dcfa4d5",
+    link="https://arxiv.org/abs/2112.07368",
+    names="Youcai Zhang, Yuhao Cheng, Xinyu Huang, Fei Wen, Rui Feng, Yaqian Li, Yandong Guo",
 )
 ZHANG_CODE = "xinyu1205/robust-loss-mlml"
 ZHANG_COCO = (
@@ -35,7 +37,14 @@ ONE_CYCLE: dict[str, Any] = {
 @method(
     order=60,
     table2=3,
-    citation=Citation("Lin et al.", "Focal Loss for Dense Object Detection", "ICCV", 2017),
+    citation=Citation(
+        "Lin et al.",
+        "Focal Loss for Dense Object Detection",
+        "ICCV",
+        2017,
+        link="https://arxiv.org/abs/1708.02002",
+        names="Tsung-Yi Lin, Priya Goyal, Ross Girshick, Kaiming He, Piotr Dollár",
+    ),
     presets=[
         published(
             "Lin et al., ICCV 2017; the GR Loss paper does not state the values of its row",
@@ -78,6 +87,11 @@ def focal(gamma: float = 2.0, reduction: Reduction = "mean") -> UnifiedLoss:
         2021,
         repository="https://github.com/Alibaba-MIIL/ASL",
         commit="8c9e0bd",
+        link="https://arxiv.org/abs/2009.14119",
+        names=(
+            "Tal Ridnik, Emanuel Ben-Baruch, Nadav Zamir, Asaf Noy, Itamar Friedman, "
+            "Matan Protter, Lihi Zelnik-Manor"
+        ),
     ),
     presets=[
         published("Alibaba-MIIL/ASL, class defaults", gamma_neg=4.0, gamma_pos=1.0, clip=0.05),

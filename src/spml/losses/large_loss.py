@@ -15,6 +15,8 @@ LARGE_LOSS = Citation(
     2022,
     repository="https://github.com/snucml/LargeLossMatters",
     commit="5025d16",
+    link="https://arxiv.org/abs/2206.03740",
+    names="Youngwook Kim, Jae Myung Kim, Zeynep Akata, Jungwoo Lee",
 )
 LARGE_LOSS_ISSUE = "snucml/LargeLossMatters, issue 4"
 LARGE_LOSS_TRAINING = (

@@ -25,6 +25,7 @@ class Citation:
         link: address of the publication.
         repository: address of the authors' code.
         commit: of that repository, the one that was read.
+        names: of all authors, in the publication's order.
     """
 
     authors: str
@@ -34,6 +35,7 @@ class Citation:
     link: str = ""
     repository: str = ""
     commit: str = ""
+    names: str = ""
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,7 @@ class About:
     Attributes:
         citation: the publication that it comes from.
         presets: published values; a later entry overrides an earlier one.
-        notes: its section of docs/methods.md, in Markdown.
+        notes: the text of its page in docs/methods/, in Markdown.
         examples: arguments of `spml train` to show there.
         order: its place in `losses.names()`; methods without one come last, by name.
         table2: its row in Table 2 of the GR Loss paper, from 1; None if it is not there.
@@ -154,7 +156,7 @@ def method(
     Args:
         citation: the publication that the method comes from.
         presets: published values; a later entry overrides an earlier one.
-        notes: the method's section of docs/methods.md, in Markdown.
+        notes: the text of the method's page in docs/methods/, in Markdown.
         examples: arguments of `spml train` to show there; by default it trains on digits.
         order: place in `losses.names()`; methods without one come last, by name.
         table2: row in Table 2 of the GR Loss paper, from 1.

@@ -25,6 +25,8 @@ NOT_RUN = tuple(
         "Generalized Cross Entropy Loss for Training Deep Neural Networks with Noisy Labels",
         "NeurIPS",
         2018,
+        link="https://arxiv.org/abs/1805.07836",
+        names="Zhilu Zhang, Mert R. Sabuncu",
     ),
     presets=[*NOT_RUN, published("Zhang & Sabuncu, NeurIPS 2018", q=0.7)],
     notes=r"""
@@ -57,7 +59,12 @@ def gce(q: RampLike = 0.7, reduction: Reduction = "mean") -> UnifiedLoss:
 @method(
     order=190,
     citation=Citation(
-        "Wang et al.", "Symmetric Cross Entropy for Robust Learning with Noisy Labels", "ICCV", 2019
+        "Wang et al.",
+        "Symmetric Cross Entropy for Robust Learning with Noisy Labels",
+        "ICCV",
+        2019,
+        link="https://arxiv.org/abs/1908.06112",
+        names="Yisen Wang, Xingjun Ma, Zaiyi Chen, Yuan Luo, Jinfeng Yi, James Bailey",
     ),
     presets=[
         *NOT_RUN,
@@ -101,7 +108,12 @@ def sce(
 @method(
     order=200,
     citation=Citation(
-        "Feng et al.", "Can Cross Entropy Loss Be Robust to Label Noise?", "IJCAI", 2020
+        "Feng et al.",
+        "Can Cross Entropy Loss Be Robust to Label Noise?",
+        "IJCAI",
+        2020,
+        link="https://www.ijcai.org/Proceedings/2020/0305.pdf",
+        names="Lei Feng, Senlin Shu, Zhuoyi Lin, Fengmao Lv, Li Li, Bo An",
     ),
     presets=[*NOT_RUN, published("Feng et al., IJCAI 2020", order=2)],
     notes=r"""

@@ -17,6 +17,10 @@ from spml.losses.metadata import Citation, method, published, searched
         2023,
         repository="https://github.com/youngwk/BridgeGapExplanationPAMC",
         commit="4a1986c",
+        link="https://arxiv.org/abs/2304.01804",
+        names=(
+            "Youngwook Kim, Jae Myung Kim, Jieun Jeong, Cordelia Schmid, Zeynep Akata, Jungwoo Lee"
+        ),
     ),
     presets=[
         published(

@@ -23,6 +23,7 @@ from spml.methods.parts.priors import estimate_priors
         "arXiv",
         2023,
         link="https://arxiv.org/abs/2309.13886",
+        names="Biao Liu, Ning Xu, Jie Wang, Xin Geng",
     ),
     presets=[
         published(

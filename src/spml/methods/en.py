@@ -32,6 +32,11 @@ Ties = Literal["all", "random"]
         "Annotations",
         "WACV",
         2023,
+        link=(
+            "https://openaccess.thecvf.com/content/WACV2023/papers/Verelst_Spatial_Consistency_Loss_"
+            "for_Training_Multi-Label_Classifiers_From_Single-Label_Annotations_WACV_2023_paper.pdf"
+        ),
+        names="Thomas Verelst, Paul K. Rubenstein, Marcin Eichner, Tinne Tuytelaars, Maxim Berman",
     ),
     presets=[
         *EXPECTED_POSITIVES,

@@ -24,6 +24,7 @@ LAGC_CODE = "xiemk/SPML-LAC"
         2022,
         repository="https://github.com/xiemk/SPML-LAC",
         commit="a630052",
+        names="Ming-Kun Xie, Jia-Hao Xiao, Sheng-Jun Huang",
     ),
     presets=[
         published(

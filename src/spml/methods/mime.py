@@ -31,6 +31,8 @@ Rule = Literal["add", "ignore"]
         2023,
         repository="https://github.com/palm-biaoliu/mime",
         commit="06e15de",
+        link="https://proceedings.mlr.press/v202/liu23ar.html",
+        names="Biao Liu, Ning Xu, Jiaqi Lv, Xin Geng",
     ),
     presets=[
         published(
@@ -76,8 +78,8 @@ Rule = Literal["add", "ignore"]
     the distribution of the mean of ten, and evaluation uses the mean. A pass covers all items,
     without mirroring. Positions are not encoded and there is no dropout.
 
-    On digits the gain over `an` comes from the head: `an` with the same head is as good, see the
-    table above.
+    On digits the gain over `an` comes from the head: `an` with the same head is as good
+    ([table](#on-digits)).
 
     Its head on pictures is a transformer, which fails at high learning rates: [results on
     VOC2012](reproduction.md#query-heads).

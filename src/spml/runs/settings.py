@@ -94,7 +94,7 @@ class Settings:
     lr: float | None = None
     """Learning rate of the backbone.
     Default: the benchmark's protocol; else pictures 5e-5 (up to 1.5e-4 if they are few), digits
-    3e-3, features 1e-4."""
+    3e-3, features 2e-4."""
     head_lr: float | None = None
     """Head learning rate as a multiple of --lr.
     Default: 10; 1 for a query head, except on the benchmarks."""

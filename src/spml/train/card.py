@@ -147,7 +147,7 @@ def _data(config: Mapping[str, Any], info: ModelInfo, counts: Counts | None) -> 
 def _method(method: str, config: Mapping[str, Any]) -> list[str]:
     about = "A method of the user's own."
     if method in names():
-        about = f"{plain(summary(method))} Its equation: `docs/methods.md`, section `{method}`."
+        about = f"{plain(summary(method))} Its equation: `docs/methods/{method}.md`."
     options = ", ".join(
         f"{name} = {_value(value)}" for name, value in config.get("options", {}).items()
     )

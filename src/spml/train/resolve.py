@@ -59,7 +59,7 @@ PICTURES = DataDefaults("resnet50", "pretrained", 448, epochs=10, batch_size=16,
 OWN = replace(PICTURES, backbone="tf_efficientnet_lite0")  # its weights are a dependency
 DIGITS = DataDefaults("tiny", "none", None, epochs=10, batch_size=32, lr=3e-3, flip=False)
 DIGITS_QUERY = replace(DIGITS, lr=1e-3, head_lr=1.0)  # a transformer fails at 3e-2: docs/methods.md
-FEATURES = DataDefaults("linear", "none", None, epochs=30, batch_size=64, lr=1e-4, flip=False)
+FEATURES = DataDefaults("linear", "none", None, epochs=30, batch_size=64, lr=2e-4, flip=False)
 FEATURES_BATCH = 16, 128  # bounds; between them an epoch has 50 steps
 # A run of fewer steps than these needs a higher rate, up to three times (docs/selection.md).
 ENOUGH_STEPS = 1500

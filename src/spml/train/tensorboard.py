@@ -70,5 +70,5 @@ def check_installed() -> None:
     """Raise UserError if TensorBoard is not installed."""
     if find_spec("tensorboard") is None:
         raise UserError(
-            "--tensorboard needs a package that is not installed: pip install 'spml[tensorboard]'"
+            "--tensorboard needs a package that is not installed: pip install -e '.[tensorboard]'"
         )

@@ -187,7 +187,7 @@ def test_a_missing_extra_is_named(make_model, tmp_path, monkeypatch, capsys, mis
     assert main(["export", str(make_model()), "--out", str(tmp_path / "m.onnx")]) == 2
     error = capsys.readouterr().err
     assert f"{missing} is not installed" in error
-    assert "pip install 'spml[export]'" in error
+    assert "pip install -e '.[export]'" in error
 
 
 def test_existing_files_and_wrong_suffixes_are_refused(make_model, tmp_path, monkeypatch, capsys):

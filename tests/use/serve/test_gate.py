@@ -241,7 +241,7 @@ def test_the_command_reports_errors_in_one_line(small_model, tmp_path, capsys, m
     refused("SPML_TOKEN is empty")
     monkeypatch.delenv("SPML_TOKEN")
     monkeypatch.setattr("spml.use.serve.serve.NEEDED", ("no_such_package",))
-    refused("pip install 'spml[serve]'")
+    refused("pip install -e '.[serve]'")
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,8 @@ ON_PICTURES = (
         2022,
         repository="https://github.com/palm-ml/smile",
         commit="8feb9b8",
+        link="https://arxiv.org/abs/2206.00517",
+        names="Ning Xu, Congyu Qiao, Jiaqi Lv, Xin Geng, Min-Ling Zhang",
     ),
     presets=[
         published(

@@ -53,7 +53,7 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
             longer side.
         epochs: None: 30 for features, 10 for pictures.
         batch_size: None: for features a fiftieth of the rows, from 16 to 128; 16 for pictures.
-        lr: learning rate of the backbone, a tenth of a linear head's; None: 3e-4 for features, 5e-5
+        lr: learning rate of the backbone, a tenth of a linear head's; None: 2e-4 for features, 5e-5
             for pictures.
         validation: share of the rows that choose the epoch; None trains on all rows and keeps the
             last epoch.

@@ -104,7 +104,7 @@ def _needed(name: str) -> None:
         importlib.import_module(name)
     except ImportError as error:
         raise UserError(
-            f"{name} is not installed, which ONNX needs; run: pip install 'spml[export]'"
+            f"{name} is not installed, which ONNX needs; run: pip install -e '.[export]'"
         ) from error
 
 

@@ -67,7 +67,7 @@ def check_packages() -> None:
     """Raise UserError if a package that only this command needs is not installed."""
     if any(find_spec(name) is None for name in NEEDED):
         raise UserError(
-            "spml serve needs a package that is not installed: pip install 'spml[serve]'"
+            "spml serve needs a package that is not installed: pip install -e '.[serve]'"
         )
 
 
