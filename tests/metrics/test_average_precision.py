@@ -129,7 +129,7 @@ def test_observed_average_precision_ranks_positives_against_all_other_items(case
     np.testing.assert_allclose(result[some], expected[some], rtol=0, atol=1e-12)
     if some.any():
         np.testing.assert_allclose(
-            selection_score(logits, observed), expected[some].mean(), rtol=0, atol=1e-12
+            selection_score(logits, observed, counts=1), expected[some].mean(), rtol=0, atol=1e-12
         )
 
 

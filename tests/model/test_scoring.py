@@ -38,7 +38,7 @@ def test_the_figure_is_map_in_percent_or_its_estimate_from_observed_labels():
     assert validation_map(logits, complete, "complete") == pytest.approx(
         100 * metrics.average_precision(logits, complete).mean()
     )
-    estimate = 100 * metrics.observed_average_precision(logits, observed).mean()
+    estimate = 100 * metrics.selection_score(logits, observed)
     assert validation_map(logits, observed, "observed") == pytest.approx(estimate)
 
 
