@@ -208,7 +208,7 @@ def measure(options: argparse.Namespace, experiment: Experiment, folder: Path) -
         "accelerator": device.type,
         "cache_dir": folder / "cache",
     }
-    settings = Settings(**{**chosen, **options.set})
+    settings = Settings(**{"method": "gr", **chosen, **options.set})
     figures: dict[str, Any] = {"seconds": {}}
     if device.type == "cuda":  # create the context, which both need
         torch.nn.functional.conv2d(
