@@ -11,7 +11,7 @@ from spml.losses.components import Context
 from spml.losses.cross_entropy import RATES, an
 from spml.losses.framework import Method, Reduction
 from spml.losses.metadata import Citation, method, published, searched
-from spml.methods.parts.labels import label_parts
+from spml.methods.parts.labels import known_labels
 from spml.methods.parts.priors import estimate_priors
 
 
@@ -123,9 +123,9 @@ class crisp(Method):  # noqa: N801  (methods are called by their names)
         self.positive_weight, self.prior_weight = positive_weight, prior_weight
         self.delta, self.tau, self.items, self.observed = delta, tau, items, observed
         self.assume_negative = an(reduction="none")
-        counts = torch.zeros(classes)
-        for _, known in label_parts(observed, items, classes):
-            counts += (known == 1).sum(dim=0)
+        counts = (
+            (known_labels(observed, items, classes) == 1).sum(dim=0).to(torch.get_default_dtype())
+        )
         self.register_buffer(
             "per_positive", torch.where(counts > 0, items / counts, 0.0), persistent=False
         )
@@ -187,8 +187,7 @@ class crisp(Method):  # noqa: N801  (methods are called by their names)
         """Estimate the priors and set the running mean to the mean over all items."""
         if not self.wants_pass(epoch, epochs):
             return
-        parts = label_parts(self.observed, self.items, len(self.priors))
-        labels = torch.cat([part.to(torch.int8) for _, part in parts])
+        labels = known_labels(self.observed, self.items, len(self.priors))
         self.priors = estimate_priors(self.scores, labels, self.delta, self.tau).to(self.priors)
         self.running = self.scores.sigmoid().mean(dim=0).to(self.running)
         self.scores = torch.empty(0)

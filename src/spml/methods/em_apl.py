@@ -13,7 +13,7 @@ from spml.losses.framework import Method, Reduction
 from spml.losses.metadata import method, published, searched
 from spml.losses.registry import create, options
 from spml.losses.terms import Log
-from spml.methods.parts.labels import check_fit, label_parts, rows_of
+from spml.methods.parts.labels import check_fit, known_labels, rows_of
 
 NONE = -1.0  # target of a label without pseudo-label
 
@@ -120,9 +120,7 @@ class em_apl(Method):  # noqa: N801  (methods are called by their names)
             )
         else:
             targets = torch.full((items, classes), NONE)
-            unknown = torch.ones(items, classes, dtype=torch.bool)
-            for part, known in label_parts(observed, items, classes):
-                unknown[part] = known == 0
+            unknown = known_labels(observed, items, classes) == 0
         self.register_buffer("targets", targets)
         self.register_buffer("unknown", unknown, persistent=False)
         self.register_buffer("scores", torch.empty(0), persistent=False)
@@ -164,10 +162,6 @@ class em_apl(Method):  # noqa: N801  (methods are called by their names)
         wanted = torch.minimum((share / (epochs - self.warmup)).floor(), left).long()
         wanted = wanted.to(open_labels.device)
         order = self.scores.masked_fill(~open_labels, torch.inf).argsort(dim=0, stable=True)
-        rank = torch.empty_like(order)
-        rank.scatter_(
-            0, order, torch.arange(len(order), device=order.device)[:, None].expand_as(order)
-        )
-        chosen = (rank < wanted) & open_labels
+        chosen = (order.argsort(dim=0) < wanted) & open_labels
         self.targets = torch.where(chosen, self.scores.to(self.targets.dtype), self.targets)
         self.scores = torch.empty(0, device=self.targets.device)

@@ -14,7 +14,7 @@ from spml.losses.framework import Method, Reduction
 from spml.losses.metadata import Citation, method, published, searched
 from spml.losses.terms import Log
 from spml.methods.parts.heatmaps import HeatMaps, whole
-from spml.methods.parts.labels import label_parts, row_numbers, rows_of
+from spml.methods.parts.labels import known_labels, row_numbers, rows_of
 
 EXPECTED = -2  # beside the labels 1, 0 and -1: an unknown label that is expected to be negative
 AT_ONCE = 16  # classes ranked together
@@ -152,9 +152,8 @@ class en(Method):  # noqa: N801  (methods are called by their names)
         self.momentum, self.start, self.ties = momentum, start, ties
         self.cl, self.scl, self.power = cl, scl, power
         self.log, self.reduction = Log(eps), reduction
-        labels = torch.zeros(items, classes, dtype=torch.int8)
-        for part, known in label_parts(observed, items, classes):
-            labels[part] = torch.where(known == 0, EXPECTED, known)
+        labels = known_labels(observed, items, classes)
+        labels[labels == 0] = EXPECTED
         positives = (labels == 1).sum(dim=0).tolist()
         shares = [items / classes] * classes if count == "uniform" else positives
         self.places = [max(items - round(expected_positives * share), 0) for share in shares]
