@@ -51,7 +51,6 @@ def gce(q: RampLike = 0.7, reduction: Reduction = "mean") -> UnifiedLoss:
 
     Args:
         q: 0 is cross-entropy, 1 mean absolute error; a number, (start, end), or one per class.
-        reduction: mean, sum, sum_classes or none.
     """
     return _both_sides(GCE(q), reduction)
 
@@ -100,7 +99,6 @@ def sce(
         alpha: weight of cross-entropy.
         beta: weight of reverse cross-entropy.
         A: replaces log 0; common code has log(1e-4) = -9.21.
-        reduction: mean, sum, sum_classes or none.
     """
     return _both_sides(Symmetric(alpha, beta, A), reduction)
 
@@ -136,7 +134,6 @@ def taylor_ce(order: int = 2, reduction: Reduction = "mean") -> UnifiedLoss:
 
     Args:
         order: number of terms; 1 is mean absolute error, many approach cross-entropy.
-        reduction: mean, sum, sum_classes or none.
     """
     return _both_sides(Taylor(order), reduction)
 

@@ -86,9 +86,6 @@ class crisp(Method):  # noqa: N801  (methods are called by their names)
         tau: slack of the bound of the prior estimate.
         priors: share of positives of each class, if it is known; nan excludes a class.
         reduction: mean, sum, sum_classes (the risk above) or none.
-        items: number of items of the training split.
-        classes: number of classes.
-        observed: labels of the training split: a table with rows(index), or an array.
     """
 
     needs = frozenset({"items", "pass"})
@@ -178,7 +175,6 @@ class crisp(Method):  # noqa: N801  (methods are called by their names)
         return not self.fixed_priors and self.warmup <= epoch < epochs
 
     def take_scores(self, logits: Tensor, index: Tensor) -> None:
-        """Keep the scores until the end of the pass."""
         if self.scores.numel() == 0:
             self.scores = torch.empty(self.items, logits.shape[1], dtype=torch.float32)
         self.scores[index.cpu()] = logits.float().cpu()

@@ -70,12 +70,8 @@ class em_apl(Method):  # noqa: N801  (methods are called by their names)
         base: loss of the labels without pseudo-label: em, or another method that needs only a
             batch.
         eps: added to probabilities inside the logs, as published (1e-5); None is the exact log.
-        reduction: mean, sum, sum_classes or none.
         table: initial labels (items, classes): a negative value -q is a pseudo-label with soft
             target q.
-        items: number of items of the training split.
-        classes: number of classes.
-        observed: labels of the training split; the batches bring those of each epoch.
     """
 
     needs = frozenset({"items", "index", "pass"})
@@ -132,7 +128,6 @@ class em_apl(Method):  # noqa: N801  (methods are called by their names)
         return (target + 1 + 4) * items * classes
 
     def entries(self, logits: Tensor, context: Context) -> Tensor:
-        """Loss of each entry."""
         observed, index = context.observed, context.index
         targets = rows_of(self.targets, index, logits, "em_apl")
         absent, present = self.log.absent(logits, context), self.log(logits, context)
@@ -146,7 +141,6 @@ class em_apl(Method):  # noqa: N801  (methods are called by their names)
         return self.warmup <= epoch < epochs
 
     def take_scores(self, logits: Tensor, index: Tensor) -> None:
-        """Keep the scores until the end of the pass."""
         if self.scores.shape != self.targets.shape:
             self.scores = torch.empty_like(self.targets, dtype=torch.float32)
         self.scores[index] = logits.sigmoid().float()

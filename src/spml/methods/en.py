@@ -110,10 +110,6 @@ class en(Method):  # noqa: N801  (methods are called by their names)
         power: exponent of the differences in both terms; at least 1.
         grid: number of cells of a heat map in each direction.
         eps: added to probabilities inside the logs; None is the exact log.
-        reduction: mean, sum, sum_classes or none.
-        items: number of items of the training split.
-        classes: number of classes.
-        observed: labels of the training split: a table with rows(index), or an array.
     """
 
     needs = frozenset({"items", "index"})

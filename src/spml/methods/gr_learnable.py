@@ -81,9 +81,6 @@ class gr_learnable(UnifiedLoss):  # noqa: N801  (methods are called by their nam
         own_decay: its weight decay; it pulls w, b and mu to 0, and sigma to sigma_min + log 2.
         eps: if q1 is 0, added to p inside the log, as in the code (1e-7); None is the exact log.
         reduction: mean, sum, sum_classes or none.
-        items: number of items of the training split; not used.
-        classes: number of classes.
-        observed: labels of the training split; not used.
     """
 
     needs = frozenset({"items"})

@@ -100,7 +100,6 @@ class lagc(Method):  # noqa: N801  (methods are called by their names)
         queue: number of past embeddings to compare with.
         size: size of the embeddings in the contrastive loss, a projection of the head's.
         eps: added to probabilities inside the log of AN; None is the exact log.
-        reduction: mean, sum, sum_classes or none.
     """
 
     needs = frozenset({"features", "views"})

@@ -108,9 +108,6 @@ class mime(EpochDraws):  # noqa: N801  (methods are called by their names)
             number.
         eps: added to probabilities inside the logs, as published (1e-5); None is the exact log.
         reduction: mean (over all entries, ignored ones too), sum, sum_classes or none.
-        items: number of items of the training split.
-        classes: number of classes.
-        observed: labels of the training split: a table with rows(index), or an array.
     """
 
     needs = frozenset({"items", "index", "features", "pass"})

@@ -75,11 +75,7 @@ class role(Method):  # noqa: N801  (methods are called by their names)
     Args:
         expected_positives: mean number of positive labels per item, from another source.
         eps: added to probabilities inside the log, as published (1e-5); None is the exact log.
-        reduction: mean, sum, sum_classes or none.
         estimated: initial label probabilities (items, classes) instead of random ones.
-        items: number of items of the training split.
-        classes: number of classes.
-        observed: labels of the training split: a table with rows(index), or an array.
     """
 
     needs = frozenset({"items", "index"})
