@@ -6,8 +6,8 @@ import torch
 from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import StandardScaler
 
-from spml.methods.smile import graph as smile_graph
-from spml.methods.smile.graph import nearest
+from spml.methods.smile import table as smile_table
+from spml.methods.smile.table import nearest
 from tests.losses.common import random_batch
 from tests.methods.smile import CLASSES, features, table_form
 
@@ -15,7 +15,7 @@ from tests.methods.smile import CLASSES, features, table_form
 class TestGraph:
     @pytest.mark.parametrize("block", [1, 500, 2**24])
     def test_neighbours_equal_scikit_learns(self, monkeypatch, block):
-        monkeypatch.setattr(smile_graph, "BLOCK", block)
+        monkeypatch.setattr(smile_table, "BLOCK", block)
         x = features(60, 4)
         neighbours = nearest(x, 3)
         near = (
