@@ -119,7 +119,7 @@ def test_every_method_has_settings_for_every_benchmark(name, dataset):
         losses.create(name, **preset.options)
 
 
-@pytest.mark.parametrize("name", filter(str.islower, PUBLISHED))
+@pytest.mark.parametrize("name", [name for name in PUBLISHED if name.islower()])
 def test_presets_are_the_published_values(name):
     for number, dataset in enumerate(DATASETS):
         preset = losses.preset(name, dataset)
