@@ -1,9 +1,10 @@
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 from sklearn.metrics import average_precision_score
 
 from spml.metrics import (
@@ -13,6 +14,7 @@ from spml.metrics import (
     selection_score,
 )
 from spml.metrics import scores as metrics_scores
+from tests.metrics.conftest import small_tables
 
 
 def oracle(logits, truth):
@@ -25,14 +27,7 @@ def oracle(logits, truth):
     return np.array(values)
 
 
-def table(values):
-    """Logits of a few distinct values, so that most of them tie, and labels of the same shape."""
-    return st.tuples(st.integers(1, 12), st.integers(1, 4)).flatmap(
-        lambda shape: st.tuples(
-            arrays(np.float32, shape, elements=st.integers(-3, 3).map(lambda value: value / 4)),
-            arrays(np.int8, shape, elements=st.sampled_from(values)),
-        )
-    )
+table = partial(small_tables, items=st.integers(1, 12), classes=st.integers(1, 4))
 
 
 @given(table([1, -1, 0]))
