@@ -136,22 +136,18 @@ def preset(name: str, dataset: str) -> Preset:
         if dataset not in declared:
             raise ValueError(f"presets exist for {', '.join(declared)}, not {dataset!r}")
 
-    values: dict[str, tuple[Any, str]] = {}
+    result = Preset()
     for entry in gr:
         if dataset in entry.data:
-            protocol = {key: value for key, value in entry.values.items() if key in PROTOCOL}
-            values |= {key: (value, GR_TRAINING) for key, value in protocol.items()}
+            result.training.update({k: v for k, v in entry.values.items() if k in PROTOCOL})
+            result.sources.update(dict.fromkeys(result.training, GR_TRAINING))
     for entry in own:
         if entry.covers(dataset):
-            values |= {key: (value, entry.source) for key, value in entry.values.items()}
-            values |= {SEARCHED + key: (tried, entry.source) for key, tried in entry.tried.items()}
-
-    result = Preset(sources={key: source for key, (_, source) in values.items()})
-    for key, (value, _) in values.items():
-        if key.startswith(SEARCHED):
-            result.search[key.removeprefix(SEARCHED)] = value
-        else:
-            (result.options if key in known else result.training)[key] = value
+            for key, value in entry.values.items():
+                (result.options if key in known else result.training)[key] = value
+            result.search.update(entry.tried)
+            stated = [*entry.values, *(SEARCHED + key for key in entry.tried)]
+            result.sources.update(dict.fromkeys(stated, entry.source))
     return result
 
 

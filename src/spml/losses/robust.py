@@ -10,6 +10,7 @@ from spml.losses.gr import TRAINING
 from spml.losses.metadata import Citation, method, published, searched
 from spml.losses.terms import GCE, Absent, Symmetric, Taylor, Term
 
+WANG = "Wang et al., ICCV 2019, A as it is quoted; common code has log 1e-4"
 NOT_RUN = tuple(
     replace(
         entry, source="the GR Loss setting for this data: the authors did not run the method on it"
@@ -67,12 +68,7 @@ def gce(q: RampLike = 0.7, reduction: Reduction = "mean") -> UnifiedLoss:
     ),
     presets=[
         *NOT_RUN,
-        published(
-            "Wang et al., ICCV 2019, A as it is quoted; common code has log 1e-4",
-            alpha=0.1,
-            beta=1.0,
-            A=-4.0,
-        ),
+        published(WANG, alpha=0.1, beta=1.0, A=-4.0),
     ],
     notes=r"""
     **Idea.** Symmetric cross-entropy: cross-entropy plus the same with label and prediction

@@ -18,6 +18,10 @@ from spml.methods.parts.labels import known_labels, row_numbers, rows_of
 
 EXPECTED = -2  # beside the labels 1, 0 and -1: an unknown label that is expected to be negative
 AT_ONCE = 16  # classes ranked together
+UNPUBLISHED = (
+    "default; not published in a source that could be read: Verelst et al., WACV 2023, "
+    "as described by Chen et al., IJCAI 2024"
+)
 
 Count = Literal["observed", "uniform"]
 Start = Literal["observed", "first"]
@@ -40,14 +44,7 @@ Ties = Literal["all", "random"]
     ),
     presets=[
         *EXPECTED_POSITIVES,
-        published(
-            "default; not published in a source that could be read: Verelst et al., WACV 2023, "
-            "as described by Chen et al., IJCAI 2024",
-            count="observed",
-            momentum=0.8,
-            start="observed",
-            power=2.0,
-        ),
+        published(UNPUBLISHED, count="observed", momentum=0.8, start="observed", power=2.0),
     ],
     notes=r"""
     **Idea.** Predictions of each label are averaged over epochs; in each class, the labels with the

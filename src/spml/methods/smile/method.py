@@ -35,17 +35,8 @@ ON_PICTURES = (
         names="Ning Xu, Congyu Qiao, Jiaqi Lv, Xin Geng, Min-Ling Zhang",
     ),
     presets=[
-        published(
-            ON_PICTURES,
-            lr=1e-5,
-            optimizer="adam",
-            alpha=0.1,
-            beta=0.01,
-            theta=0.01,
-            kl_embedding=1e-5,
-            kl_beta=1e-5,
-            warmup=2,
-        ),
+        published(ON_PICTURES, lr=1e-5, optimizer="adam", alpha=0.1, beta=0.01, theta=0.01),
+        published(ON_PICTURES, kl_embedding=1e-5, kl_beta=1e-5, warmup=2),
         published(ON_PICTURES, "voc", batch_size=8, epochs=10, lam=0.1, head="query-normal:128"),
         published(ON_PICTURES, "coco", batch_size=16, epochs=10, lam=0.01, head="query-normal:64"),
         published(
