@@ -270,10 +270,7 @@ class Largest(Component):
 def largest_unknown(logits: Tensor, observed: Tensor, share: float) -> Tensor | None:
     """Mask of the unknown entries with the largest logits, ties included; None if share is 0.
 
-    Args:
-        logits: of the batch.
-        observed: of the batch.
-        share: of all entries, known ones included, to select, rounded up to a whole number.
+    The share of all entries, known ones included, is rounded up to a whole number of them.
     """
     count = min(math.ceil(round(share * logits.numel(), 9)), logits.numel())
     if count <= 0:  # below 0 if epochs count from 0

@@ -77,12 +77,12 @@ def create(name: str, **values: Any) -> Method:
     if _is_loss(maker):
         method: Method = CallableLoss(maker, values)
     else:
-        made = maker(**values)
-        if isinstance(made, Method):
-            return made
-        if not callable(made):
-            raise ValueError(f"{name} makes a {type(made).__name__}, not a loss")
-        method = CallableLoss(made, {})
+        built = maker(**values)
+        if isinstance(built, Method):
+            return built
+        if not callable(built):
+            raise ValueError(f"{name} makes a {type(built).__name__}, not a loss")
+        method = CallableLoss(built, {})
     method.needs = needs(name)
     return method
 

@@ -156,14 +156,9 @@ class LearnedLogistic(Component):
 
 
 class LearnedGaussian(Component):
-    """exp(-(p - mu)^2 / (2 sigma^2)) with learned mu and sigma for each class.
+    """exp(-(p - mu)^2 / (2 sigma^2)) with learned mu and sigma = floor + softplus(width) per class.
 
-    Args:
-        mu: initial value, the start of (start, end).
-        sigma: initial value, the start of (start, end).
-        classes: number of classes.
-        floor: lower bound of sigma = floor + softplus(width).
-        constraint: unknown entries over which the mean is 1: each "class", the "batch", or "none".
+    They begin at the starts of the ramps. The constraint names the unknown entries with mean 1.
     """
 
     def __init__(

@@ -26,13 +26,7 @@ def resampled_map(
 ) -> Floats:
     """mAP in percent in each resample of the items, drawn with replacement.
 
-    A class without positives counts 0.
-
-    Args:
-        logits: scores of (items, classes).
-        truth: 1 positive, -1 negative, 0 unknown: left out of its class.
-        resamples: number of resamples.
-        seed: seed of the draws; the same seed resamples the same items alike in every run.
+    A class without positives counts 0. The same seed draws the same items in every run.
     """
     scores, labels = scores_and_labels(logits, truth)
     items, classes = scores.shape
@@ -110,10 +104,8 @@ def compare(
     The interval covers the uncertainty of the test images, not of training.
 
     Args:
-        own: resampled mAPs, a list for each seed.
-        others: resampled mAPs of the other row, for the same seeds.
-        figures: mAP of each seed.
-        rivals: mAP of each seed of the other row.
+        own: resampled mAPs, a list for each seed; `others` are those of the other row.
+        figures: mAP of each seed; `rivals` are those of the other row.
     """
     differences = np.mean(np.asarray(own, float) - np.asarray(others, float), axis=0)
     low, high = np.quantile(differences, (0.025, 0.975))

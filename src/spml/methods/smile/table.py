@@ -20,12 +20,8 @@ class Enhancement(nn.Module):
 
     A graph layer is a linear layer with ReLU on the mean of an item and its k neighbours. Two of
     them and a linear layer give d. An item's d depends only on items up to two steps away, so a
-    batch computes only those; the result equals that of the whole graph.
-
-    Args:
-        x: features of the training split, (items, features).
-        near: each item and its neighbours, (items, 1 + k).
-        classes: number of classes, and width of every hidden layer.
+    batch computes only those; the result equals that of the whole graph. Hidden layers are as wide
+    as there are classes.
     """
 
     x: Tensor
@@ -170,10 +166,6 @@ def nearest(x: Tensor, k: int) -> Tensor:
     """Each item and its k nearest others by Euclidean distance, nearest first: (items, 1 + k).
 
     With k items or fewer, all others are neighbours.
-
-    Args:
-        x: features (items, features).
-        k: number of neighbours.
     """
     items = len(x)
     k = min(k, items - 1)
