@@ -83,9 +83,9 @@ def tables(text):
     """By name and option, the values of a table for each data set."""
     read = {}
     for line in text.strip().splitlines():
-        name, *words = line.split()
-        for word in words:
-            option, _, values = word.partition("=")
+        name, *settings = line.split()
+        for setting in settings:
+            option, _, values = setting.partition("=")
             new = {option: ([*map(value, values.split("|"))] * 4)[:4]} if values else read[option]
             read.setdefault(name, {}).update(new)
     return read
