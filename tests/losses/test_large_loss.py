@@ -75,13 +75,3 @@ def test_ranking_sees_differences_that_the_loss_in_float32_does_not():
     observed = torch.tensor([[0, 0, 0, 1]])
     chosen = Largest(0.25, 1)(logits.sigmoid(), Context(logits, observed, 2, 10))
     assert chosen.tolist() == [[1, 0, 0, 0]]
-
-
-def test_rejected_entries_stay_in_the_denominator():
-    logits, observed = batch(4, 6)
-    mean, entries = (
-        losses.create("ll_r", delta=0.25, reduction=reduction)(logits, observed, epoch=2, epochs=8)
-        for reduction in ("mean", "none")
-    )
-    assert (entries == 0).sum() == 6
-    assert mean.item() == pytest.approx(entries.sum().item() / 24)

@@ -8,7 +8,6 @@ from spml.losses.components import (
     Constant,
     Context,
     Gaussian,
-    Largest,
     Logistic,
     OutsideGap,
     OverOthers,
@@ -43,14 +42,6 @@ def test_constants_and_weights():
     assert OverOthers()(P, CONTEXT) == 1 / 4
     assert Gaussian(0.5, 2)(P, CONTEXT)[0, 2] == 1
     assert Logistic(0, 0)(P, CONTEXT).tolist() == [[0.5] * 5]
-
-
-@pytest.mark.parametrize("value", [0, 1])
-def test_the_largest_are_picked_among_unknown_entries_only(value):
-    context = Context(P.logit(), torch.tensor([[0, 0, 0, -1, 1]]), epoch=2, epochs=8)
-    some, everything = Largest(0.2, value), Largest(1.0, value)
-    assert (some(P, context) == value).tolist() == [[False, False, True, False, False]]
-    assert (everything(P, context) == value).tolist() == [[True, True, True, False, False]]
 
 
 @pytest.mark.parametrize("logit", [-30.0, -20.0, -8.0, 8.0, 20.0, 30.0])

@@ -61,11 +61,6 @@ CALL = {"epoch": 3, "epochs": 8, "index": torch.arange(5)}
 MEAN = LOGITS.mean().item()
 
 
-def test_the_losses_of_the_framework_exist():
-    expected = "an an_ls wan epr focal asl hill splc ll_r ll_ct em gce sce taylor_ce gr full"
-    assert set(expected.split()) <= set(losses.names())
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_every_option_has_a_default_or_is_a_need_and_is_explained(name):
     for option in losses.options(name):

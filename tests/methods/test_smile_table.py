@@ -1,14 +1,17 @@
-"""SMILE's form for feature vectors against plain loops, term by term."""
+"""SMILE's form for feature vectors against plain loops, term by term, and its graph."""
 
 import math
 
 import numpy as np
 import pytest
 import torch
+from sklearn.neighbors import NearestNeighbors
+from sklearn.preprocessing import StandardScaler
 
 from spml import losses
 from spml.data import LabelTable
 from spml.methods.smile import table as smile_table
+from spml.methods.smile.table import nearest
 from tests.losses.common import every_label, random_batch, value_and_gradient
 from tests.methods.smile import CLASSES, INDEX, ITEMS, TABLE, an, features, kl, soft, table_form
 
@@ -139,3 +142,49 @@ class TestOnFeatureVectors:
         pictures = named.with_labels(named.sparse)
         object.__setattr__(pictures, "x", np.zeros((ITEMS, 3, 4, 4), np.uint8))
         assert "features" in losses.create("smile", items=ITEMS, classes=4, observed=pictures).needs
+
+
+def by_scikit_learn(x):
+    """Each item and its three nearest neighbours."""
+    return NearestNeighbors(n_neighbors=4).fit(x).kneighbors(x, return_distance=False).tolist()
+
+
+class TestGraph:
+    @pytest.mark.parametrize("block", [1, 500, 2**24])
+    def test_neighbours_equal_scikit_learns(self, monkeypatch, block):
+        monkeypatch.setattr(smile_table, "BLOCK", block)
+        x = features(60, 4)
+        neighbours = nearest(x, 3)
+        near = by_scikit_learn(x.numpy())
+        assert neighbours.tolist() == near
+
+    def test_an_item_comes_before_its_copies(self):
+        x = features(6).repeat(3, 1)
+        neighbours = nearest(x, 2)
+        assert neighbours[:, 0].tolist() == list(range(18))
+        assert [sorted(row) for row in neighbours.tolist()] == [
+            sorted([i % 6, i % 6 + 6, i % 6 + 12]) for i in range(18)
+        ]
+
+    @pytest.mark.parametrize("items", [1, 2, 3])
+    def test_few_items_have_fewer_neighbours(self, items):
+        assert nearest(features(items), 3).shape == (items, items)
+        logits, observed = random_batch(3, CLASSES)
+        method = table_form(items=items)
+        assert method(logits[:items], observed[:items], index=torch.arange(items)).isfinite()
+
+    def test_large_and_whole_numbers_lose_no_precision(self):
+        x = torch.randint(0, 2000, (60, 4), generator=torch.Generator().manual_seed(0)) + 1_000_000
+        near = by_scikit_learn(x.numpy())
+        for kind in (torch.float32, torch.int64):
+            part = table_form(items=60, x=x.to(kind), standardise=False).form.enhancement
+            assert part.near.tolist() == near
+
+    def test_features_are_standardised_as_for_the_classifier(self):
+        x = features() * torch.tensor([1, 1, 50, 1e-3, 0], dtype=torch.float64)
+        part = table_form(x=x).form.enhancement
+        expected = StandardScaler().fit_transform(x.numpy())
+        np.testing.assert_allclose(part.x.numpy(), expected, atol=1e-6)
+        assert part.near.tolist() == by_scikit_learn(expected)
+        raw = table_form(x=x, standardise=False).form.enhancement
+        assert torch.equal(raw.x, x.float().double()) and raw.near.tolist() != part.near.tolist()

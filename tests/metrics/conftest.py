@@ -1,5 +1,17 @@
 import numpy as np
 import pytest
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+
+def small_tables(values, items, classes):
+    """Logits of a few distinct values, so that most of them tie, and labels of the same shape."""
+    return st.tuples(items, classes).flatmap(
+        lambda shape: st.tuples(
+            arrays(np.float32, shape, elements=st.integers(-3, 3).map(lambda value: value / 2)),
+            arrays(np.int8, shape, elements=st.sampled_from(values)),
+        )
+    )
 
 
 @pytest.fixture

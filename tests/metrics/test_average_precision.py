@@ -1,9 +1,10 @@
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 from sklearn.metrics import average_precision_score
 
 from spml.metrics import (
@@ -13,6 +14,7 @@ from spml.metrics import (
     selection_score,
 )
 from spml.metrics import scores as metrics_scores
+from tests.metrics.conftest import small_tables
 
 
 def oracle(logits, truth):
@@ -25,29 +27,26 @@ def oracle(logits, truth):
     return np.array(values)
 
 
-def table(values):
-    """Logits of a few distinct values, so that most of them tie, and labels of the same shape."""
-    return st.tuples(st.integers(1, 12), st.integers(1, 4)).flatmap(
-        lambda shape: st.tuples(
-            arrays(np.float32, shape, elements=st.integers(-3, 3).map(lambda value: value / 4)),
-            arrays(np.int8, shape, elements=st.sampled_from(values)),
-        )
+def assert_is_oracle(logits, truth):
+    np.testing.assert_allclose(
+        average_precision(logits, truth), oracle(logits, truth), rtol=0, atol=1e-12
     )
+
+
+table = partial(small_tables, items=st.integers(1, 12), classes=st.integers(1, 4))
 
 
 @given(table([1, -1, 0]))
 @settings(max_examples=300, deadline=None)
 def test_equals_scikit_learn_under_ties_and_unknown_labels(case):
-    np.testing.assert_allclose(average_precision(*case), oracle(*case), rtol=0, atol=1e-12)
+    assert_is_oracle(*case)
 
 
 @pytest.mark.parametrize("decimals", [0, 1, 7])
 @pytest.mark.parametrize("unknown", [0.0, 0.4])
 def test_equals_scikit_learn_at_some_size(random_table, decimals, unknown):
     logits, truth = random_table(2000, 7, unknown=unknown, decimals=decimals)
-    np.testing.assert_allclose(
-        average_precision(logits, truth), oracle(logits, truth), rtol=0, atol=1e-12
-    )
+    assert_is_oracle(logits, truth)
 
 
 @pytest.mark.parametrize("block", [1, 1000, 2500])
@@ -81,10 +80,7 @@ def test_torch_of_any_precision(random_table, dtype, truth_dtype):
 @pytest.mark.parametrize("dtype", [np.float16, np.float64, np.int32])
 def test_numpy_of_any_precision(random_table, dtype):
     logits, truth = random_table(200, 4)
-    scores = (logits * 10).astype(dtype)
-    np.testing.assert_allclose(
-        average_precision(scores, truth), oracle(scores, truth), rtol=0, atol=1e-12
-    )
+    assert_is_oracle((logits * 10).astype(dtype), truth)
 
 
 def test_ranks_logits_that_one_probability_would_merge():
@@ -106,11 +102,8 @@ def test_small_and_empty_tables():
     np.testing.assert_array_equal(
         average_precision([[0.3, 0.1, 2.0]], [[1, -1, 0]]), [1.0, 0.0, 0.0]
     )
-    np.testing.assert_array_equal(average_precision(np.zeros((5, 2)), np.zeros((5, 2))), [0.0, 0.0])
-    np.testing.assert_array_equal(
-        average_precision(np.zeros((0, 3)), np.zeros((0, 3))), [0.0, 0.0, 0.0]
-    )
-    assert average_precision(np.zeros((3, 0)), np.zeros((3, 0))).shape == (0,)
+    for shape in ((5, 2), (0, 3), (3, 0)):
+        assert average_precision(np.zeros(shape), np.zeros(shape)).tolist() == [0.0] * shape[1]
 
 
 def test_mean_counts_a_class_without_positives_as_zero():

@@ -1,26 +1,19 @@
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 from sklearn.metrics import coverage_error, label_ranking_loss
 
 from spml.errors import UserError
 from spml.metrics import coverage, precision_at_k, ranking_loss, recall_at_k
 from spml.metrics import scores as metrics_scores
 from spml.metrics.items import top_k
+from tests.metrics.conftest import small_tables
 
-SHAPES = st.tuples(st.integers(1, 6), st.integers(2, 6))
-
-
-def table(values):
-    return SHAPES.flatmap(
-        lambda shape: st.tuples(
-            arrays(np.float32, shape, elements=st.integers(-2, 2).map(float)),
-            arrays(np.int8, shape, elements=st.sampled_from(values)),
-        )
-    )
+table = partial(small_tables, items=st.integers(1, 6), classes=st.integers(2, 6))
 
 
 def known_ranking(scores, labels):

@@ -1,24 +1,18 @@
 import dataclasses
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 from sklearn.metrics import f1_score, precision_score, recall_score
 
 from spml.errors import UserError
 from spml.metrics import threshold_metrics
+from tests.metrics.conftest import small_tables
 
-
-def table(values):
-    return st.tuples(st.integers(1, 8), st.integers(2, 4)).flatmap(
-        lambda shape: st.tuples(
-            arrays(np.float32, shape, elements=st.integers(-2, 2).map(float)),
-            arrays(np.int8, shape, elements=st.sampled_from(values)),
-        )
-    )
+table = partial(small_tables, items=st.integers(1, 8), classes=st.integers(2, 4))
 
 
 def looped(predicted, truth):

@@ -7,6 +7,7 @@ are ramps: hyper-parameters that may change over training and differ between cla
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -77,6 +78,12 @@ class Ramp(nn.Module):
         fraction = min(max(context.epoch - self.lag, 0) / context.epochs, 1.0)
         value: Value = self.start + (self.end - self.start) * fraction
         return value.to(context.logits.dtype) if isinstance(value, Tensor) else value
+
+    def require(self, holds: Callable[[Tensor], Tensor], message: str) -> None:
+        """Raise ValueError if a value at the start or the end does not satisfy the condition."""
+        for value in (self.start, self.end):
+            if not bool(holds(torch.as_tensor(value)).all()):
+                raise ValueError(f"{message}, not {value}")
 
     def __str__(self) -> str:
         if isinstance(self.start, float) and isinstance(self.end, float):
@@ -153,10 +160,7 @@ class Posterior(Component):
     def __init__(self, a: RampLike) -> None:
         super().__init__()
         self.a = Ramp(a)
-        for value in (self.a.start, self.a.end):
-            tensor = torch.as_tensor(value)
-            if not bool(((tensor >= 0) & (tensor < 1)).all()):
-                raise ValueError(f"a is a probability below 1, not {value}")
+        self.a.require(lambda a: (a >= 0) & (a < 1), "a is a probability below 1")
         self.formula = f"(1 − a) p/(1 − a p), a = {self.a}"
 
     def forward(self, p: Tensor, context: Context) -> Value:
@@ -212,9 +216,7 @@ class Gaussian(Component):
     def __init__(self, mu: RampLike, sigma: RampLike, lag: int = 0) -> None:
         super().__init__()
         self.mu, self.sigma = Ramp(mu, lag=lag), Ramp(sigma, lag=lag)
-        for value in (self.sigma.start, self.sigma.end):
-            if not bool((torch.as_tensor(value) > 0).all()):
-                raise ValueError(f"sigma must be positive, not {value}")
+        self.sigma.require(lambda sigma: sigma > 0, "sigma must be positive")
         self.formula = f"exp(−(p − μ)²/(2σ²)), μ = {self.mu}, σ = {self.sigma}"
 
     def forward(self, p: Tensor, context: Context) -> Value:
@@ -268,10 +270,7 @@ class Largest(Component):
 def largest_unknown(logits: Tensor, observed: Tensor, share: float) -> Tensor | None:
     """Mask of the unknown entries with the largest logits, ties included; None if share is 0.
 
-    Args:
-        logits: of the batch.
-        observed: of the batch.
-        share: of all entries, known ones included, to select, rounded up to a whole number.
+    The share of all entries, known ones included, is rounded up to a whole number of them.
     """
     count = min(math.ceil(round(share * logits.numel(), 9)), logits.numel())
     if count <= 0:  # below 0 if epochs count from 0

@@ -55,7 +55,6 @@ def an(eps: float | None = None, reduction: Reduction = "mean") -> UnifiedLoss:
 
     Args:
         eps: added to probabilities inside the log, as published (1e-5); None is the exact log.
-        reduction: mean, sum, sum_classes or none.
     """
     return assume_negative(Log(eps), Absent(Log(eps)), reduction=reduction)
 
@@ -98,7 +97,6 @@ def an_ls(
     Args:
         smoothing: distance of the targets from 1 and 0.
         eps: added to probabilities inside the log, as published (1e-5); None is the exact log.
-        reduction: mean, sum, sum_classes or none.
     """
     if not 0 <= smoothing <= 1:
         raise ValueError(
@@ -133,7 +131,6 @@ def wan(eps: float | None = None, reduction: Reduction = "mean") -> UnifiedLoss:
 
     Args:
         eps: added to probabilities inside the log, as published (1e-5); None is the exact log.
-        reduction: mean, sum, sum_classes or none.
     """
     return assume_negative(Log(eps), Absent(Log(eps)), weight=OverOthers(), reduction=reduction)
 
@@ -171,7 +168,6 @@ def epr(
     Args:
         expected_positives: mean number of positive labels per item, from another source.
         eps: added to probabilities inside the log, as published (1e-5); None is the exact log.
-        reduction: mean, sum, sum_classes or none.
     """
     return assume_negative(
         Log(eps),
@@ -224,7 +220,6 @@ def full(eps: float | None = None, reduction: Reduction = "mean") -> UnifiedLoss
 
     Args:
         eps: added to probabilities inside the log; None is the exact log.
-        reduction: mean, sum, sum_classes or none.
     """
     return assume_negative(
         Log(eps), Absent(Log(eps)), weight=Constant(0), reduction=reduction, trains_on="complete"

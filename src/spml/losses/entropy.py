@@ -57,7 +57,6 @@ def em(alpha: float = 0.2, eps: float | None = None, reduction: Reduction = "mea
     Args:
         alpha: weight of the entropy.
         eps: added to probabilities inside the logs, as published (1e-5); None is the exact log.
-        reduction: mean, sum, sum_classes or none.
     """
     return UnifiedLoss(
         khat=Constant(1),

@@ -96,7 +96,6 @@ def ll_ct(delta: float = 0.002, reduction: Reduction = "mean") -> UnifiedLoss:
 
     Args:
         delta: share of the batch's entries corrected, times (epoch - 1).
-        reduction: mean, sum, sum_classes or none.
     """
     return UnifiedLoss(
         Largest(delta, 1), Constant(1), Log(), Log(), Absent(Log()), reduction=reduction

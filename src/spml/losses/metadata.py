@@ -122,16 +122,7 @@ class Space:
 
 @dataclass(frozen=True)
 class About:
-    """What a method declares about itself.
-
-    Attributes:
-        citation: the publication that it comes from.
-        presets: published values; a later entry overrides an earlier one.
-        notes: the text of its page in docs/methods/, in Markdown.
-        examples: arguments of `spml train` to show there.
-        order: its place in `losses.names()`; methods without one come last, by name.
-        table2: its row in Table 2 of the GR Loss paper, from 1; None if it is not there.
-    """
+    """What a method declares about itself: the arguments of `method`."""
 
     citation: Citation | None = None
     presets: tuple[Published, ...] = ()

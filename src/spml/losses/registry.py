@@ -22,7 +22,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from torch import Tensor, nn
 
-from spml.losses.framework import Method
+from spml.losses.framework import REDUCTIONS, Method, Reduction
 from spml.losses.metadata import SEARCHED, About, Preset, Space
 
 PACKAGES = ("spml.losses", "spml.methods")
@@ -63,8 +63,9 @@ def create(name: str, **values: Any) -> Method:
     Args:
         name: one of names(), or "package.module:function" for your own: a loss with the signature
             above (its first parameter is called `logits`), or a function or class that returns one.
-        values: options of the method; if needs(name) contains "items", also items, classes and
-            observed (a table with rows(index)).
+        values: options of the method; if needs(name) contains "items", also items and classes, the
+            numbers of the training split, and observed, its labels (a table with rows(index), or an
+            array).
     """
     maker = factory(name)
     check_options(name, values)
@@ -73,14 +74,17 @@ def create(name: str, **values: Any) -> Method:
         whose = " of the training split" if set(missing) & set(DATA_ARGUMENTS) else ""
         raise ValueError(f"{name} needs {', '.join(missing)}{whose}")
 
-    method = CallableLoss(maker, values) if _is_loss(maker) else maker(**values)
-    if not callable(method):
-        raise ValueError(f"{name} makes a {type(method).__name__}, not a loss")
-    if isinstance(method, Method) and not isinstance(method, CallableLoss):
-        return method
-    wrapped = method if isinstance(method, CallableLoss) else CallableLoss(method, {})
-    wrapped.needs = needs(name)
-    return wrapped
+    if _is_loss(maker):
+        method: Method = CallableLoss(maker, values)
+    else:
+        built = maker(**values)
+        if isinstance(built, Method):
+            return built
+        if not callable(built):
+            raise ValueError(f"{name} makes a {type(built).__name__}, not a loss")
+        method = CallableLoss(built, {})
+    method.needs = needs(name)
+    return method
 
 
 def check_options(name: str, values: Mapping[str, Any]) -> None:
@@ -132,22 +136,18 @@ def preset(name: str, dataset: str) -> Preset:
         if dataset not in declared:
             raise ValueError(f"presets exist for {', '.join(declared)}, not {dataset!r}")
 
-    values: dict[str, tuple[Any, str]] = {}
+    result = Preset()
     for entry in gr:
         if dataset in entry.data:
-            protocol = {key: value for key, value in entry.values.items() if key in PROTOCOL}
-            values |= {key: (value, GR_TRAINING) for key, value in protocol.items()}
+            result.training.update({k: v for k, v in entry.values.items() if k in PROTOCOL})
+            result.sources.update(dict.fromkeys(result.training, GR_TRAINING))
     for entry in own:
         if entry.covers(dataset):
-            values |= {key: (value, entry.source) for key, value in entry.values.items()}
-            values |= {SEARCHED + key: (tried, entry.source) for key, tried in entry.tried.items()}
-
-    result = Preset(sources={key: source for key, (_, source) in values.items()})
-    for key, (value, _) in values.items():
-        if key.startswith(SEARCHED):
-            result.search[key.removeprefix(SEARCHED)] = value
-        else:
-            (result.options if key in known else result.training)[key] = value
+            for key, value in entry.values.items():
+                (result.options if key in known else result.training)[key] = value
+            result.search.update(entry.tried)
+            stated = [*entry.values, *(SEARCHED + key for key in entry.tried)]
+            result.sources.update(dict.fromkeys(stated, entry.source))
     return result
 
 
@@ -173,6 +173,8 @@ def options(name: str) -> list[Option]:
     maker = factory(name)
     help_of = _argument_help(inspect.getdoc(maker) or "")
     types = _types(maker)
+    if types.get("reduction") is Reduction:
+        help_of.setdefault("reduction", f"{', '.join(REDUCTIONS[:-1])} or {REDUCTIONS[-1]}.")
     return [
         Option(p.name, p.default, help_of.get(p.name, ""), types.get(p.name))
         for p in _parameters(maker)

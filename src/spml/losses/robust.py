@@ -10,6 +10,7 @@ from spml.losses.gr import TRAINING
 from spml.losses.metadata import Citation, method, published, searched
 from spml.losses.terms import GCE, Absent, Symmetric, Taylor, Term
 
+WANG = "Wang et al., ICCV 2019, A as it is quoted; common code has log 1e-4"
 NOT_RUN = tuple(
     replace(
         entry, source="the GR Loss setting for this data: the authors did not run the method on it"
@@ -51,7 +52,6 @@ def gce(q: RampLike = 0.7, reduction: Reduction = "mean") -> UnifiedLoss:
 
     Args:
         q: 0 is cross-entropy, 1 mean absolute error; a number, (start, end), or one per class.
-        reduction: mean, sum, sum_classes or none.
     """
     return _both_sides(GCE(q), reduction)
 
@@ -68,12 +68,7 @@ def gce(q: RampLike = 0.7, reduction: Reduction = "mean") -> UnifiedLoss:
     ),
     presets=[
         *NOT_RUN,
-        published(
-            "Wang et al., ICCV 2019, A as it is quoted; common code has log 1e-4",
-            alpha=0.1,
-            beta=1.0,
-            A=-4.0,
-        ),
+        published(WANG, alpha=0.1, beta=1.0, A=-4.0),
     ],
     notes=r"""
     **Idea.** Symmetric cross-entropy: cross-entropy plus the same with label and prediction
@@ -100,7 +95,6 @@ def sce(
         alpha: weight of cross-entropy.
         beta: weight of reverse cross-entropy.
         A: replaces log 0; common code has log(1e-4) = -9.21.
-        reduction: mean, sum, sum_classes or none.
     """
     return _both_sides(Symmetric(alpha, beta, A), reduction)
 
@@ -136,7 +130,6 @@ def taylor_ce(order: int = 2, reduction: Reduction = "mean") -> UnifiedLoss:
 
     Args:
         order: number of terms; 1 is mean absolute error, many approach cross-entropy.
-        reduction: mean, sum, sum_classes or none.
     """
     return _both_sides(Taylor(order), reduction)
 

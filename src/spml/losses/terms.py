@@ -69,9 +69,7 @@ class GCE(Term):
     def __init__(self, q: RampLike, eps: float | None = None) -> None:
         super().__init__()
         self.q = q if isinstance(q, Ramp) else Ramp(q)
-        for value in (self.q.start, self.q.end):
-            if not bool((torch.as_tensor(value) >= 0).all()):
-                raise ValueError(f"q is 0 or more, not {value}")
+        self.q.require(lambda q: q >= 0, "q is 0 or more")
         self.log = Log(eps)
 
     def forward(self, logits: Tensor, context: Context) -> Tensor:

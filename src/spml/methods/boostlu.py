@@ -6,6 +6,8 @@ from spml.losses.framework import Reduction, UnifiedLoss
 from spml.losses.large_loss import SHARES, ll_r
 from spml.losses.metadata import Citation, method, published, searched
 
+BOOSTLU_CODE = "youngwk/BridgeGapExplanationPAMC, defaults"
+
 
 @method(
     order=130,
@@ -22,16 +24,7 @@ from spml.losses.metadata import Citation, method, published, searched
             "Youngwook Kim, Jae Myung Kim, Jieun Jeong, Cordelia Schmid, Zeynep Akata, Jungwoo Lee"
         ),
     ),
-    presets=[
-        published(
-            "youngwk/BridgeGapExplanationPAMC, defaults",
-            delta=0.005,
-            batch_size=16,
-            lr=1e-5,
-            epochs=10,
-            head_lr=10,
-        )
-    ],
+    presets=[published(BOOSTLU_CODE, delta=0.005, batch_size=16, lr=1e-5, epochs=10, head_lr=10)],
     head="boostlu",
     notes=r"""
     **Idea.** Models trained with missing labels find the right places in a picture, but with weaker

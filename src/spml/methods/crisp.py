@@ -11,7 +11,7 @@ from spml.losses.components import Context
 from spml.losses.cross_entropy import RATES, an
 from spml.losses.framework import Method, Reduction
 from spml.losses.metadata import Citation, method, published, searched
-from spml.methods.parts.labels import label_parts
+from spml.methods.parts.labels import known_labels
 from spml.methods.parts.priors import estimate_priors
 
 
@@ -86,9 +86,6 @@ class crisp(Method):  # noqa: N801  (methods are called by their names)
         tau: slack of the bound of the prior estimate.
         priors: share of positives of each class, if it is known; nan excludes a class.
         reduction: mean, sum, sum_classes (the risk above) or none.
-        items: number of items of the training split.
-        classes: number of classes.
-        observed: labels of the training split: a table with rows(index), or an array.
     """
 
     needs = frozenset({"items", "pass"})
@@ -123,9 +120,9 @@ class crisp(Method):  # noqa: N801  (methods are called by their names)
         self.positive_weight, self.prior_weight = positive_weight, prior_weight
         self.delta, self.tau, self.items, self.observed = delta, tau, items, observed
         self.assume_negative = an(reduction="none")
-        counts = torch.zeros(classes)
-        for _, known in label_parts(observed, items, classes):
-            counts += (known == 1).sum(dim=0)
+        counts = (
+            (known_labels(observed, items, classes) == 1).sum(dim=0).to(torch.get_default_dtype())
+        )
         self.register_buffer(
             "per_positive", torch.where(counts > 0, items / counts, 0.0), persistent=False
         )
@@ -178,7 +175,6 @@ class crisp(Method):  # noqa: N801  (methods are called by their names)
         return not self.fixed_priors and self.warmup <= epoch < epochs
 
     def take_scores(self, logits: Tensor, index: Tensor) -> None:
-        """Keep the scores until the end of the pass."""
         if self.scores.numel() == 0:
             self.scores = torch.empty(self.items, logits.shape[1], dtype=torch.float32)
         self.scores[index.cpu()] = logits.float().cpu()
@@ -187,8 +183,7 @@ class crisp(Method):  # noqa: N801  (methods are called by their names)
         """Estimate the priors and set the running mean to the mean over all items."""
         if not self.wants_pass(epoch, epochs):
             return
-        parts = label_parts(self.observed, self.items, len(self.priors))
-        labels = torch.cat([part.to(torch.int8) for _, part in parts])
+        labels = known_labels(self.observed, self.items, len(self.priors))
         self.priors = estimate_priors(self.scores, labels, self.delta, self.tau).to(self.priors)
         self.running = self.scores.sigmoid().mean(dim=0).to(self.running)
         self.scores = torch.empty(0)

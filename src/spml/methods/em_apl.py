@@ -13,7 +13,7 @@ from spml.losses.framework import Method, Reduction
 from spml.losses.metadata import method, published, searched
 from spml.losses.registry import create, options
 from spml.losses.terms import Log
-from spml.methods.parts.labels import check_fit, label_parts, rows_of
+from spml.methods.parts.labels import check_fit, known_labels, rows_of
 
 NONE = -1.0  # target of a label without pseudo-label
 
@@ -70,12 +70,8 @@ class em_apl(Method):  # noqa: N801  (methods are called by their names)
         base: loss of the labels without pseudo-label: em, or another method that needs only a
             batch.
         eps: added to probabilities inside the logs, as published (1e-5); None is the exact log.
-        reduction: mean, sum, sum_classes or none.
         table: initial labels (items, classes): a negative value -q is a pseudo-label with soft
             target q.
-        items: number of items of the training split.
-        classes: number of classes.
-        observed: labels of the training split; the batches bring those of each epoch.
     """
 
     needs = frozenset({"items", "index", "pass"})
@@ -120,9 +116,7 @@ class em_apl(Method):  # noqa: N801  (methods are called by their names)
             )
         else:
             targets = torch.full((items, classes), NONE)
-            unknown = torch.ones(items, classes, dtype=torch.bool)
-            for part, known in label_parts(observed, items, classes):
-                unknown[part] = known == 0
+            unknown = known_labels(observed, items, classes) == 0
         self.register_buffer("targets", targets)
         self.register_buffer("unknown", unknown, persistent=False)
         self.register_buffer("scores", torch.empty(0), persistent=False)
@@ -134,7 +128,6 @@ class em_apl(Method):  # noqa: N801  (methods are called by their names)
         return (target + 1 + 4) * items * classes
 
     def entries(self, logits: Tensor, context: Context) -> Tensor:
-        """Loss of each entry."""
         observed, index = context.observed, context.index
         targets = rows_of(self.targets, index, logits, "em_apl")
         absent, present = self.log.absent(logits, context), self.log(logits, context)
@@ -148,7 +141,6 @@ class em_apl(Method):  # noqa: N801  (methods are called by their names)
         return self.warmup <= epoch < epochs
 
     def take_scores(self, logits: Tensor, index: Tensor) -> None:
-        """Keep the scores until the end of the pass."""
         if self.scores.shape != self.targets.shape:
             self.scores = torch.empty_like(self.targets, dtype=torch.float32)
         self.scores[index] = logits.sigmoid().float()
@@ -164,10 +156,6 @@ class em_apl(Method):  # noqa: N801  (methods are called by their names)
         wanted = torch.minimum((share / (epochs - self.warmup)).floor(), left).long()
         wanted = wanted.to(open_labels.device)
         order = self.scores.masked_fill(~open_labels, torch.inf).argsort(dim=0, stable=True)
-        rank = torch.empty_like(order)
-        rank.scatter_(
-            0, order, torch.arange(len(order), device=order.device)[:, None].expand_as(order)
-        )
-        chosen = (rank < wanted) & open_labels
+        chosen = (order.argsort(dim=0) < wanted) & open_labels
         self.targets = torch.where(chosen, self.scores.to(self.targets.dtype), self.targets)
         self.scores = torch.empty(0, device=self.targets.device)

@@ -14,10 +14,14 @@ from spml.losses.framework import Method, Reduction
 from spml.losses.metadata import Citation, method, published, searched
 from spml.losses.terms import Log
 from spml.methods.parts.heatmaps import HeatMaps, whole
-from spml.methods.parts.labels import label_parts, row_numbers, rows_of
+from spml.methods.parts.labels import known_labels, row_numbers, rows_of
 
 EXPECTED = -2  # beside the labels 1, 0 and -1: an unknown label that is expected to be negative
 AT_ONCE = 16  # classes ranked together
+UNPUBLISHED = (
+    "default; not published in a source that could be read: Verelst et al., WACV 2023, "
+    "as described by Chen et al., IJCAI 2024"
+)
 
 Count = Literal["observed", "uniform"]
 Start = Literal["observed", "first"]
@@ -40,14 +44,7 @@ Ties = Literal["all", "random"]
     ),
     presets=[
         *EXPECTED_POSITIVES,
-        published(
-            "default; not published in a source that could be read: Verelst et al., WACV 2023, "
-            "as described by Chen et al., IJCAI 2024",
-            count="observed",
-            momentum=0.8,
-            start="observed",
-            power=2.0,
-        ),
+        published(UNPUBLISHED, count="observed", momentum=0.8, start="observed", power=2.0),
     ],
     notes=r"""
     **Idea.** Predictions of each label are averaged over epochs; in each class, the labels with the
@@ -110,10 +107,6 @@ class en(Method):  # noqa: N801  (methods are called by their names)
         power: exponent of the differences in both terms; at least 1.
         grid: number of cells of a heat map in each direction.
         eps: added to probabilities inside the logs; None is the exact log.
-        reduction: mean, sum, sum_classes or none.
-        items: number of items of the training split.
-        classes: number of classes.
-        observed: labels of the training split: a table with rows(index), or an array.
     """
 
     needs = frozenset({"items", "index"})
@@ -152,9 +145,8 @@ class en(Method):  # noqa: N801  (methods are called by their names)
         self.momentum, self.start, self.ties = momentum, start, ties
         self.cl, self.scl, self.power = cl, scl, power
         self.log, self.reduction = Log(eps), reduction
-        labels = torch.zeros(items, classes, dtype=torch.int8)
-        for part, known in label_parts(observed, items, classes):
-            labels[part] = torch.where(known == 0, EXPECTED, known)
+        labels = known_labels(observed, items, classes)
+        labels[labels == 0] = EXPECTED
         positives = (labels == 1).sum(dim=0).tolist()
         shares = [items / classes] * classes if count == "uniform" else positives
         self.places = [max(items - round(expected_positives * share), 0) for share in shares]

@@ -81,9 +81,6 @@ class gr_learnable(UnifiedLoss):  # noqa: N801  (methods are called by their nam
         own_decay: its weight decay; it pulls w, b and mu to 0, and sigma to sigma_min + log 2.
         eps: if q1 is 0, added to p inside the log, as in the code (1e-7); None is the exact log.
         reduction: mean, sum, sum_classes or none.
-        items: number of items of the training split; not used.
-        classes: number of classes.
-        observed: labels of the training split; not used.
     """
 
     needs = frozenset({"items"})
@@ -159,14 +156,9 @@ class LearnedLogistic(Component):
 
 
 class LearnedGaussian(Component):
-    """exp(-(p - mu)^2 / (2 sigma^2)) with learned mu and sigma for each class.
+    """exp(-(p - mu)^2 / (2 sigma^2)) with learned mu and sigma = floor + softplus(width) per class.
 
-    Args:
-        mu: initial value, the start of (start, end).
-        sigma: initial value, the start of (start, end).
-        classes: number of classes.
-        floor: lower bound of sigma = floor + softplus(width).
-        constraint: unknown entries over which the mean is 1: each "class", the "batch", or "none".
+    They begin at the starts of the ramps. The constraint names the unknown entries with mean 1.
     """
 
     def __init__(

@@ -27,22 +27,9 @@ LAGC_CODE = "xiemk/SPML-LAC"
         names="Ming-Kun Xie, Jia-Hao Xiao, Sheng-Jun Huang",
     ),
     presets=[
-        published(
-            LAGC_CODE,
-            optimizer="adamw",
-            schedule="one-cycle",
-            lr=1e-4,
-            head_lr=1,
-            weight_decay=1e-2,
-            batch_size=32,
-            frozen_norm=True,
-            head="query",
-            tau=0.6,
-            tau_second=0.9,
-            temperature=0.5,
-            queue=512,
-            size=128,
-        ),
+        published(LAGC_CODE, optimizer="adamw", schedule="one-cycle", lr=1e-4, head_lr=1),
+        published(LAGC_CODE, weight_decay=1e-2, batch_size=32, frozen_norm=True, head="query"),
+        published(LAGC_CODE, tau=0.6, tau_second=0.9, temperature=0.5, queue=512, size=128),
         published(
             f"{LAGC_CODE}: up to 40 epochs in each of two stages, which are the two halves here",
             epochs=80,
@@ -100,7 +87,6 @@ class lagc(Method):  # noqa: N801  (methods are called by their names)
         queue: number of past embeddings to compare with.
         size: size of the embeddings in the contrastive loss, a projection of the head's.
         eps: added to probabilities inside the log of AN; None is the exact log.
-        reduction: mean, sum, sum_classes or none.
     """
 
     needs = frozenset({"features", "views"})

@@ -54,10 +54,6 @@ class ll_cp(Method):  # noqa: N801  (methods are called by their names)
         delta: share of the batch's entries corrected in each step from the second epoch on.
         variant: "meant" stores corrections; "released" is the behaviour of the published code for a
             scheme named on the command line: it stores nothing and corrects as LL-Ct does.
-        reduction: mean, sum, sum_classes or none.
-        items: number of items of the training split.
-        classes: number of classes.
-        observed: labels of the training split; not used.
     """
 
     needs = frozenset({"items", "index"})
@@ -82,7 +78,6 @@ class ll_cp(Method):  # noqa: N801  (methods are called by their names)
 
     @classmethod
     def memory(cls, items: int, classes: int, **options: Any) -> int:
-        """One byte for every label."""
         return items * classes
 
     def entries(self, logits: Tensor, context: Context) -> Tensor:

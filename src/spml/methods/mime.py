@@ -15,7 +15,7 @@ from spml.losses.cross_entropy import an
 from spml.losses.framework import Reduction
 from spml.losses.metadata import Citation, method, published, searched
 from spml.methods.parts.draws import EpochDraws
-from spml.methods.parts.labels import label_parts, row_numbers, rows_of
+from spml.methods.parts.labels import known_labels, row_numbers, rows_of
 
 MIME_CODE = "palm-biaoliu/mime, the newest of its versions, settings per data set"
 Rule = Literal["add", "ignore"]
@@ -35,17 +35,8 @@ Rule = Literal["add", "ignore"]
         names="Biao Liu, Ning Xu, Jiaqi Lv, Xin Geng",
     ),
     presets=[
-        published(
-            MIME_CODE,
-            lr=1e-4,
-            epochs=10,
-            head_lr=10,
-            optimizer="adamax",
-            frozen_norm=True,
-            head="query-normal",
-            theta=0.95,
-            beta=1e-4,
-        ),
+        published(MIME_CODE, lr=1e-4, epochs=10, head_lr=10, optimizer="adamax", frozen_norm=True),
+        published(MIME_CODE, head="query-normal", theta=0.95, beta=1e-4),
         published(MIME_CODE, "voc", "coco", batch_size=32, warmup=2),
         published(MIME_CODE, "nuswide", batch_size=16, warmup=2),
         published(MIME_CODE, "cub", batch_size=16, warmup=5),
@@ -108,9 +99,6 @@ class mime(EpochDraws):  # noqa: N801  (methods are called by their names)
             number.
         eps: added to probabilities inside the logs, as published (1e-5); None is the exact log.
         reduction: mean (over all entries, ignored ones too), sum, sum_classes or none.
-        items: number of items of the training split.
-        classes: number of classes.
-        observed: labels of the training split: a table with rows(index), or an array.
     """
 
     needs = frozenset({"items", "index", "features", "pass"})
@@ -149,16 +137,13 @@ class mime(EpochDraws):  # noqa: N801  (methods are called by their names)
         self.rule, self.theta, self.warmup = rule, theta, warmup
         self.beta, self.sample, self.reduction = beta, sample, reduction
         self.loss = an(eps, reduction="none")
-        counts = torch.zeros(classes, dtype=torch.int64)
-        unknown = torch.empty(items, classes, dtype=torch.bool)
-        for part, known in label_parts(observed, items, classes):
-            counts += (known == 1).sum(dim=0)
-            unknown[part] = known == 0
+        known = known_labels(observed, items, classes)
         share = mean_inverse_positives or 1.0
-        self.ignored = [math.floor(round(n / share, 9)) for n in counts.tolist()]  # of each class
+        counts = (known == 1).sum(dim=0).tolist()
+        self.ignored = [math.floor(round(n / share, 9)) for n in counts]  # of each class
         marked = torch.zeros(items, classes, dtype=torch.bool)  # labels added or ignored
         self.register_buffer("marked", marked)
-        self.register_buffer("unknown", unknown, persistent=False)
+        self.register_buffer("unknown", known == 0, persistent=False)
         self.scores = torch.empty(0)
 
     @classmethod

@@ -20,7 +20,7 @@ from spml.losses.cross_entropy import (
 from spml.losses.framework import Method, Reduction
 from spml.losses.metadata import method, published, searched
 from spml.losses.terms import Log
-from spml.methods.parts.labels import check_fit, label_parts, rows_of
+from spml.methods.parts.labels import check_fit, known_labels, rows_of
 
 UNKNOWN = torch.logit(torch.tensor(0.6)).item()  # unknown labels start uniform in ± this logit
 KNOWN = torch.logit(torch.tensor(0.995)).item()  # known labels start at ± this logit
@@ -75,11 +75,7 @@ class role(Method):  # noqa: N801  (methods are called by their names)
     Args:
         expected_positives: mean number of positive labels per item, from another source.
         eps: added to probabilities inside the log, as published (1e-5); None is the exact log.
-        reduction: mean, sum, sum_classes or none.
         estimated: initial label probabilities (items, classes) instead of random ones.
-        items: number of items of the training split.
-        classes: number of classes.
-        observed: labels of the training split: a table with rows(index), or an array.
     """
 
     needs = frozenset({"items", "index"})
@@ -142,6 +138,5 @@ class role(Method):  # noqa: N801  (methods are called by their names)
 
 def _initial(items: int, classes: int, observed: Any) -> Tensor:
     start = torch.empty(items, classes).uniform_(-UNKNOWN, UNKNOWN)
-    for part, known in label_parts(observed, items, classes):
-        start[part] = torch.where(known == 0, start[part], known.to(start.dtype) * KNOWN)
-    return start
+    known = known_labels(observed, items, classes)
+    return torch.where(known == 0, start, known.to(start.dtype) * KNOWN)

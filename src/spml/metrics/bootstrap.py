@@ -6,7 +6,7 @@ resample, without their scores: hard images are hard for both, and their effect 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,17 +26,11 @@ def resampled_map(
 ) -> Floats:
     """mAP in percent in each resample of the items, drawn with replacement.
 
-    A class without positives counts 0.
-
-    Args:
-        logits: scores of (items, classes).
-        truth: 1 positive, -1 negative, 0 unknown: left out of its class.
-        resamples: number of resamples.
-        seed: seed of the draws; the same seed resamples the same items alike in every run.
+    A class without positives counts 0. The same seed draws the same items in every run.
     """
     scores, labels = scores_and_labels(logits, truth)
     items, classes = scores.shape
-    orders = [_groups(scores[:, column], labels[:, column]) for column in range(classes)]
+    precisions = [_precision(scores[:, column], labels[:, column]) for column in range(classes)]
     rng = np.random.RandomState(seed)  # its stream is the same in every version of numpy
     parts = []
     step = max(1, BLOCK // max(items, 1))
@@ -46,50 +40,38 @@ def resampled_map(
             for _ in range(start, min(start + step, resamples))
         ]
         weights = np.ascontiguousarray(np.array(drawn).T, dtype=np.float32)
-        parts.append(100 * np.mean([_precision(weights, group) for group in orders], axis=0))
+        parts.append(100 * np.mean([precision(weights) for precision in precisions], axis=0))
     return np.concatenate(parts)
 
 
-@dataclass(frozen=True)
-class _Groups:
-    """A class's items by falling score, grouped by the scores of its positives.
+def _precision(
+    scores: npt.NDArray[np.floating], labels: npt.NDArray[np.int8]
+) -> Callable[[npt.NDArray[np.float32]], Floats]:
+    """A function from weights (items, resamples) to the average precision in each resample.
 
-    Attributes:
-        order: known items down to the lowest positive.
-        starts: start of each group in `order`.
-        positives: positive items in the same order.
-        positive_starts: start of each group in `positives`.
+    Items are sorted by falling score once, and grouped by the scores of the positives.
     """
-
-    order: npt.NDArray[np.int64]
-    starts: npt.NDArray[np.int64]
-    positives: npt.NDArray[np.int64]
-    positive_starts: npt.NDArray[np.int64]
-
-
-def _groups(scores: npt.NDArray[np.floating], labels: npt.NDArray[np.int8]) -> _Groups:
     known = np.flatnonzero(labels)
     order = known[np.argsort(-scores[known], kind="stable")]
     ranked, positive = -scores[order], labels[order] == 1
     levels, firsts = np.unique(ranked[positive], return_index=True)
+    if not len(levels):
+        return lambda weights: np.zeros(weights.shape[1])
     ends = np.searchsorted(ranked, levels, side="right")
-    starts = np.concatenate([[0], ends[:-1]]).astype(np.int64)[: len(levels)]
-    last = int(ends[-1]) if len(ends) else 0
-    return _Groups(order[:last], starts, order[positive], firsts.astype(np.int64))
+    starts = np.concatenate([[0], ends[:-1]])
+    counted, positives = order[: ends[-1]], order[positive]
 
+    def precision(weights: npt.NDArray[np.float32]) -> Floats:
+        reached = np.add.reduceat(weights[counted], starts, axis=0).cumsum(axis=0)
+        hits = np.add.reduceat(weights[positives], firsts, axis=0)
+        ranked = hits.cumsum(axis=0)
+        share = np.divide(ranked, reached, out=np.zeros_like(ranked), where=reached > 0)
+        total = ranked[-1].astype(np.float64)
+        summed = (hits * share).sum(axis=0, dtype=np.float64)
+        values: Floats = np.divide(summed, total, out=np.zeros_like(total), where=total > 0)
+        return values
 
-def _precision(weights: npt.NDArray[np.float32], groups: _Groups) -> Floats:
-    """Average precision of a class in each resample; weights are (items, resamples)."""
-    if not len(groups.positives):
-        return np.zeros(weights.shape[1])
-    reached = np.add.reduceat(weights[groups.order], groups.starts, axis=0).cumsum(axis=0)
-    hits = np.add.reduceat(weights[groups.positives], groups.positive_starts, axis=0)
-    ranked = hits.cumsum(axis=0)
-    precision = np.divide(ranked, reached, out=np.zeros_like(ranked), where=reached > 0)
-    total = ranked[-1].astype(np.float64)
-    summed = (hits * precision).sum(axis=0, dtype=np.float64)
-    values: Floats = np.divide(summed, total, out=np.zeros_like(total), where=total > 0)
-    return values
+    return precision
 
 
 @dataclass(frozen=True)
@@ -122,10 +104,8 @@ def compare(
     The interval covers the uncertainty of the test images, not of training.
 
     Args:
-        own: resampled mAPs, a list for each seed.
-        others: resampled mAPs of the other row, for the same seeds.
-        figures: mAP of each seed.
-        rivals: mAP of each seed of the other row.
+        own: resampled mAPs, a list for each seed; `others` are those of the other row.
+        figures: mAP of each seed; `rivals` are those of the other row.
     """
     differences = np.mean(np.asarray(own, float) - np.asarray(others, float), axis=0)
     low, high = np.quantile(differences, (0.025, 0.975))

@@ -23,11 +23,7 @@ def draw(a: Tensor, b: Tensor, index: Tensor, salt: int) -> Tensor:
     With small concentrations nearly all samples are close to 0 or 1. Samples are clamped to 1e-5
     and 1 - 1e-5, where the gradient is 0, so the log of a sample and its gradient are bounded.
 
-    Args:
-        a: (items, classes), above 0.
-        b: as a.
-        index: rows of the items; an item has the same random numbers in any batch.
-        salt: selects the random numbers.
+    The salt selects the random numbers; an item, a row of `index`, has the same ones in any batch.
     """
     classes = a.shape[1]
     normals = keyed.normal(index, salt, PROPOSALS, 2, classes).to(a.dtype)
@@ -39,10 +35,7 @@ def draw(a: Tensor, b: Tensor, index: Tensor, salt: int) -> Tensor:
 def _log_gamma(shape: Tensor, normals: Tensor, logs: Tensor) -> Tensor:
     """Log of a sample from Gamma(shape) for each entry (Marsaglia and Tsang, 2000), differentiable.
 
-    Args:
-        shape: (items, ...).
-        normals: normal numbers of the proposals, (items, PROPOSALS, ...).
-        logs: logs of uniform numbers, (items, PROPOSALS + LIFT, ...).
+    It needs PROPOSALS normal numbers and the logs of PROPOSALS + LIFT uniform ones, along axis 1.
     """
     size = shape + (LIFT - 1 / 3)
     width = (9 * size).rsqrt()

@@ -50,11 +50,9 @@ class LabelQueue(nn.Module):
         self.register_buffer("classes", torch.full((size,), EMPTY))
 
     def loss(self, embeddings: Tensor, positive: Tensor) -> Tensor:
-        """The loss, in float32 or wider; call `push` afterwards, so that no entry meets itself.
+        """The loss, in float32 or wider, of embeddings (items, classes, width) of any norm.
 
-        Args:
-            embeddings: of each label, of any norm: (items, classes, width).
-            positive: which of them are entries: bool (items, classes).
+        Positive labels are entries. Call `push` afterwards, so that no entry meets itself.
         """
         with torch.autocast(embeddings.device.type, enabled=False):
             chosen = _spread(positive.flatten(), self.limit)

@@ -16,15 +16,12 @@ class EpochDraws(Method):
     salt = 0
 
     def begin_epoch(self, epoch: int, epochs: int) -> None:
-        """Choose new random numbers."""
         self.salt = int(torch.randint(2**62, ()))
 
     def get_extra_state(self) -> Tensor:
-        """The salt of the current epoch."""
         return torch.tensor(self.salt)
 
     def set_extra_state(self, state: Tensor) -> None:
-        """Restore the salt."""
         self.salt = int(state)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:

@@ -15,13 +15,8 @@ class HeatMaps(nn.Module):
     A visit shows the part of a picture inside a box (left, top, right, bottom in 0..1; left > right
     if mirrored) as a map of any size. Sampling is bilinear: a map is read at the positions of its
     own points in the picture, and written to the cells whose centre is in the box. A cell's mean
-    starts with its first value; cells outside the box do not change.
-
-    Args:
-        items: number of items of the training split.
-        classes: number of classes.
-        grid: number of cells in each direction.
-        momentum: weight of the old mean at each visit.
+    starts with its first value, and `momentum` is the weight of the old mean at later visits; cells
+    outside the box do not change.
     """
 
     maps: Tensor

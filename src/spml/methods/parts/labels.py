@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -29,21 +28,21 @@ def row_numbers(index: Tensor | None, batch: Tensor) -> Tensor:
     return torch.arange(len(batch), device=batch.device) if index is None else index
 
 
-def label_parts(observed: Any, items: int, classes: int) -> Iterator[tuple[slice, Tensor]]:
-    """Yield slices of rows with their labels, from a table with rows(index) or an array."""
+def known_labels(observed: Any, items: int, classes: int) -> Tensor:
+    """Labels of the training split in int8, from a table with rows(index) or an array."""
+
+    def labels(first: int, last: int) -> Tensor:
+        rows = (
+            observed.rows(range(first, last)) if hasattr(observed, "rows") else observed[first:last]
+        )
+        return torch.as_tensor(rows).to(torch.int8)
+
     rows = len(observed) if hasattr(observed, "__len__") else items
-    check_fit(
-        "observed", (rows, *_labels(observed, slice(0, min(rows, 1))).shape[1:]), items, classes
-    )
-    for first in range(0, items, ROWS):
-        part = slice(first, min(first + ROWS, items))
-        yield part, _labels(observed, part)
-
-
-def _labels(observed: Any, part: slice) -> Tensor:
-    return torch.as_tensor(
-        observed.rows(range(part.start, part.stop)) if hasattr(observed, "rows") else observed[part]
-    )
+    check_fit("observed", (rows, *labels(0, min(rows, 1)).shape[1:]), items, classes)
+    known = torch.empty(items, classes, dtype=torch.int8)
+    for first in range(0, items, ROWS):  # a sparse table makes its rows dense part by part
+        known[first : first + ROWS] = labels(first, min(first + ROWS, items))
+    return known
 
 
 def check_fit(name: str, shape: tuple[int, ...], items: int | None, classes: int | None) -> None:

@@ -65,7 +65,6 @@ class ImageForm(nn.Module):
         return [{"params": list(self.parameters()), "lr": lr}]
 
     def forward(self, logits: Tensor, context: Context, salt: int) -> Tensor:
-        """Loss of each entry."""
         observed, index, features = context.observed, context.index, context.features
         if features is None:
             raise ValueError(

@@ -35,17 +35,8 @@ ON_PICTURES = (
         names="Ning Xu, Congyu Qiao, Jiaqi Lv, Xin Geng, Min-Ling Zhang",
     ),
     presets=[
-        published(
-            ON_PICTURES,
-            lr=1e-5,
-            optimizer="adam",
-            alpha=0.1,
-            beta=0.01,
-            theta=0.01,
-            kl_embedding=1e-5,
-            kl_beta=1e-5,
-            warmup=2,
-        ),
+        published(ON_PICTURES, lr=1e-5, optimizer="adam", alpha=0.1, beta=0.01, theta=0.01),
+        published(ON_PICTURES, kl_embedding=1e-5, kl_beta=1e-5, warmup=2),
         published(ON_PICTURES, "voc", batch_size=8, epochs=10, lam=0.1, head="query-normal:128"),
         published(ON_PICTURES, "coco", batch_size=16, epochs=10, lam=0.01, head="query-normal:64"),
         published(
@@ -105,9 +96,9 @@ ON_PICTURES = (
 class smile(EpochDraws):  # noqa: N801  (methods are called by their names)
     """Label enhancement: learn how much each label describes an item (Xu et al., 2022).
 
-    There are two forms: on feature vectors that of the published code, where a graph of
-    neighbouring items gives the degrees d; on pictures that of MIME's authors, where the embeddings
-    of a query head do.
+    There are two forms: on feature vectors, `x` or those of the table `observed`, that of the
+    published code, where a graph of neighbouring items gives the degrees d; on pictures that of
+    MIME's authors, where the embeddings of a query head do.
 
     Args:
         mu: feature vectors: share of d in the classifier's target; published: 0.01 to 0.9, mostly
@@ -138,11 +129,6 @@ class smile(EpochDraws):  # noqa: N801  (methods are called by their names)
         queue: pictures: number of past embeddings in the contrastive loss.
         queue_temperature: pictures: temperature of the contrastive loss.
         sample: whether to sample d and, for pictures, the logit; otherwise use their means.
-        reduction: mean, sum, sum_classes or none.
-        items: number of items of the training split.
-        classes: number of classes.
-        observed: labels of the training split; a table whose x is feature vectors selects the form
-            for feature vectors.
     """
 
     needs = frozenset({"items", "index", "features"})
@@ -230,7 +216,6 @@ class smile(EpochDraws):  # noqa: N801  (methods are called by their names)
         return self.form.parameter_groups(lr)
 
     def entries(self, logits: Tensor, context: Context) -> Tensor:
-        """Loss of each entry."""
         index = context.index
         if index is not None and index.shape != logits.shape[:1]:
             shapes = f"{tuple(index.shape)} for a batch of {tuple(logits.shape)}"

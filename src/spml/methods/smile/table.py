@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from spml.losses.components import Context
 from spml.methods.parts.beta import divergence, draw, released_divergence
-from spml.methods.smile.graph import feature_table, nearest, standardised
 
+BLOCK = 2**24  # distances computed at once
 SHIFT = 1e-5  # added to the concentrations d and 1 - d, as published
 
 
@@ -20,12 +20,8 @@ class Enhancement(nn.Module):
 
     A graph layer is a linear layer with ReLU on the mean of an item and its k neighbours. Two of
     them and a linear layer give d. An item's d depends only on items up to two steps away, so a
-    batch computes only those; the result equals that of the whole graph.
-
-    Args:
-        x: features of the training split, (items, features).
-        near: each item and its neighbours, (items, 1 + k).
-        classes: number of classes, and width of every hidden layer.
+    batch computes only those; the result equals that of the whole graph. Hidden layers are as wide
+    as there are classes.
     """
 
     x: Tensor
@@ -146,3 +142,37 @@ def assume_negative(logits: Tensor, observed: Tensor) -> Tensor:
 
 def _two_layers(features: int, width: int, out: int) -> nn.Sequential:
     return nn.Sequential(nn.Linear(features, width), nn.ReLU(), nn.Linear(width, out))
+
+
+def standardised(x: Tensor) -> Tensor:
+    """Scale every column to mean 0 and deviation 1, as for the classifier; constant ones to 0."""
+    deviation = x.std(dim=0, correction=0)
+    return (x - x.mean(dim=0)) / torch.where(deviation > 0, deviation, 1)
+
+
+def feature_table(x: Any, items: int) -> Tensor:
+    """Features of the training split in double precision; ValueError if they do not fit it."""
+    table = torch.as_tensor(x).double()
+    if table.ndim != 2 or len(table) != items:
+        raise ValueError(
+            f"x must have one row for each of the {items} items; it has shape {tuple(table.shape)}"
+        )
+    if not bool(table.isfinite().all()):
+        raise ValueError("x holds numbers that are not finite; correct or remove those items")
+    return table
+
+
+def nearest(x: Tensor, k: int) -> Tensor:
+    """Each item and its k nearest others by Euclidean distance, nearest first: (items, 1 + k).
+
+    With k items or fewer, all others are neighbours.
+    """
+    items = len(x)
+    k = min(k, items - 1)
+    near = torch.empty(items, 1 + k, dtype=torch.int64, device=x.device)
+    step = max(1, BLOCK // items)
+    for first in range(0, items, step):
+        distances = torch.cdist(x[first : first + step], x)
+        distances.diagonal(first).fill_(-1.0)  # the item itself comes first, before its duplicates
+        near[first : first + step] = distances.topk(1 + k, largest=False).indices
+    return near
