@@ -18,8 +18,10 @@ from spml.data.readers.tabular import csv_rows
 from spml.errors import DataError, UserError
 from spml.files import refuse_existing, replacing, write_text
 from spml.model.store import read_info
+from spml.runs.names import RACE_ENTRY
 from spml.runs.run import Run
 from spml.runs.settings import REMOVED_FLAGS
+from spml.train.resolve import AUTO
 from spml.use.evaluate import run_data
 from spml.use.predict.inputs import Note
 
@@ -33,21 +35,13 @@ VALUES |= dict.fromkeys(("-1", "-1.0", "no", "n", "false"), -1)
 
 @dataclass(frozen=True)
 class Merged:
-    """The outcome of a merge.
-
-    Attributes:
-        path: the new label file.
-        positives: number of answers that added a positive.
-        negatives: number of answers that added a known negative.
-        known: number of answers that repeat a known label.
-        words: arguments of the `spml train` command that trains with the file.
-    """
+    """The outcome of a merge: the new label file, and numbers of answers."""
 
     path: Path
-    positives: int
-    negatives: int
-    known: int
-    words: list[str]
+    positives: int  # answers that added a positive
+    negatives: int  # answers that added a known negative
+    known: int  # answers that repeat a known label
+    words: list[str]  # arguments of the `spml train` command that trains with the file
 
 
 def merge(
@@ -119,8 +113,9 @@ def training_words(config: dict[str, Any]) -> list[str]:
         if not ours and flag not in REMOVED_FLAGS:
             others += [flag, *values]
     named: list[str] = []
+    method = AUTO if RACE_ENTRY in config else config.get("method")  # new labels, a new race
     for name in NAMED:
-        value = config.get(name.replace("-", "_"))
+        value = method if name == "method" else config.get(name.replace("-", "_"))
         if value is not None:
             named += [f"--{name}", str(value)]
     return named + others
