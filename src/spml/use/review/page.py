@@ -20,7 +20,7 @@ from spml.model.scoring import infer
 from spml.use import pages
 from spml.use.explain.class_maps import ATTENTION, class_maps, enlarged, full_colour, is_evidence
 from spml.use.explain.overlay import COVER, STRENGTH, colours
-from spml.use.review.suggest import Suggestion
+from spml.use.review.ranking import Suggestion
 
 SIDE = 360  # the longer side of a picture as shown, in pixels
 MAP = 72  # sides of a heat map, which the browser enlarges

@@ -21,7 +21,7 @@ from spml.use.pages import PAGE, refuse_others
 from spml.use.predict.inputs import Note
 from spml.use.predict.tagging import class_column
 from spml.use.review.page import draw, render
-from spml.use.review.suggest import Suggestion, suggest
+from spml.use.review.ranking import Suggestion, suggest
 from spml.use.stored_model import own_device
 
 Split = Literal["train", "val", "all"]
