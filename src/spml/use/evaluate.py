@@ -21,12 +21,11 @@ from spml.files import demand
 from spml.metrics.scores import Labels
 from spml.metrics.thresholds import tag_metrics
 from spml.model import ModelInfo, load_model
-from spml.model.scoring import predict_logits
 from spml.runs.folder import RunFolder
 from spml.runs.names import CONFIG
 from spml.runs.record import fingerprint, known_share, other_data, rankable
 from spml.runs.run import Run
-from spml.use.stored_model import feed_for, own_device
+from spml.use.stored_model import own_device, score_readable
 
 Logits = npt.NDArray[np.float32]
 CHANGED = "other rows or labels than the run was trained with"
@@ -69,16 +68,8 @@ def assess(
         raise not_validated_on(experiment)
     part = run_split(experiment, split, str(config["selection"]))
     labels, kind = part.labels, part.kind
-    device, feed = own_device(), feed_for(part.table, info)
-    done = 0
-
-    def count(items: int) -> None:
-        nonlocal done
-        done += items
-        if advance is not None:
-            advance(done, len(part.table))
-
-    logits = predict_logits(model.to(device), feed, batch_size, device, count)
+    model.to(own_device())
+    logits, _ = score_readable(part.table, model, info, batch_size, None, advance)
     result: dict[str, Any] = {
         "split": split,
         "labels": kind,

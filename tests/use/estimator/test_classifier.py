@@ -335,7 +335,10 @@ def test_non_square_pictures_are_preprocessed_as_in_training(tmp_path):
         ({"options": {"q9": 1}}, "no option 'q9'"),
         ({"thresholds": [0.5]}, "for each of 5 classes"),
         ({"thresholds": 2}, "give a probability"),
-        ({"method": None, "options": {"q9": 1}}, "option 'q9': method 'auto' sets .* name a method"),
+        (
+            {"method": None, "options": {"q9": 1}},
+            "'q9': method 'auto' sets .* name a method",
+        ),
         ({"selection": "test"}, "must be 'complete' or 'observed', not 'test'"),
         ({"method": None, "selection": "test"}, "must be 'complete' or 'observed', not 'test'"),
         ({"validation": 1.0}, "above 0 and below 1"),

@@ -10,9 +10,7 @@ from spml.cli import main
 from spml.errors import UserError
 from spml.model import Classifier, load_model, save_model
 from spml.use.explain.class_maps import enlarged, from_threshold, full_colour, meaning
-from spml.use.explain.explain import class_maps, explain, explain_worst
-from spml.use.explain.gallery import gallery
-from spml.use.explain.mistakes import rank_mistakes
+from spml.use.explain.explain import class_maps, explain, explain_worst, gallery, rank_mistakes
 from spml.use.explain.overlay import rounded
 from tests.use.conftest import TRAIN, cli, edit, huge_png
 

@@ -13,8 +13,8 @@ from spml.errors import DataError, UserError
 from spml.model import load_model, save_model
 from spml.train import Settings, fit
 from spml.use.review.page import Drawn, render
-from spml.use.review.review import review
 from spml.use.review.ranking import Suggestion
+from spml.use.review.review import review
 from tests.use import browser as chromium
 from tests.use.conftest import TRAIN, cli, edit
 

@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from spml import metrics
 from spml.data import Experiment, LabelTable, SparseLabels
+from spml.data.images.loader import Feed
 from spml.errors import DataError, UserError
 from spml.model import load_model
 from spml.model.store import TagRule, write_info
@@ -28,7 +29,7 @@ from spml.train.card import write_card
 from spml.train.state import preserved_random_state
 from spml.use.estimator import inputs
 from spml.use.evaluate import ARRAYS, PICTURES
-from spml.use.stored_model import feed_for, own_device
+from spml.use.stored_model import own_device
 
 Probabilities = npt.NDArray[np.float32]
 TURN = threading.RLock()  # held in training: threads of a process share the random state
@@ -150,7 +151,7 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
             raise UserError(f"the model was trained on {kind}; X is something else")
         empty = SparseLabels.from_dense(np.zeros((len(items), 1), np.int8))
         rows = inputs.table(items, np.array(["any"]), empty)
-        feed = feed_for(rows, self.info_)
+        feed = Feed(rows, self.info_.preprocessing["size"])
         device = self.device if self.device != "auto" else own_device()
         try:
             logits: Probabilities = predict_logits(

@@ -1,4 +1,4 @@
-"""A class map over its picture, with a legend."""
+"""Class maps drawn over their picture, with a legend, and the scores of one picture."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 from torch.nn import functional as F
 
-from spml.use.explain.class_maps import enlarged
+from spml.data.images.decode import resize
+from spml.model import Classifier, ModelInfo
+from spml.model.scoring import infer
+from spml.use.explain.class_maps import class_maps, enlarged, from_threshold, full_colour
+from spml.use.stored_model import calibrated
 
 SIDE = 480  # the longer side of a picture as shown, in pixels
 THINNEST = 8  # the shorter side at least
@@ -22,7 +26,42 @@ STRENGTH = 0.78  # opacity of full colour; 0 of the map is transparent
 COVER = 0.7  # exponent below 1, so that weak evidence is visible
 COLOURS = "inferno"  # perceptually uniform; lighter is more, also in grey
 
-Pixels = npt.NDArray[np.uint8]
+
+class ScoredPicture:
+    """Probabilities, tags and class maps of one picture.
+
+    Attributes:
+        picture: uint8 (3, H, W) at the size of the page.
+        maps: (classes, h, w), relative to the model's thresholds.
+        probabilities: one per class, calibrated.
+        tagged: whether each class is a tag.
+        order: columns, the most probable class first.
+    """
+
+    def __init__(self, model: Classifier, info: ModelInfo, picture: Tensor) -> None:
+        self.model, self.info, self.picture = model, info, shown(picture)
+        x = resize(picture, int(info.preprocessing["size"]))
+        device = next(model.parameters()).device
+        logits, maps = infer(lambda x: class_maps(model, x), x[None], device)
+        logits = logits.float().cpu()
+        scores = calibrated(info, logits)[0]
+        self.maps = from_threshold(model, info, maps[0].float().cpu())
+        self.probabilities: list[float] = scores.sigmoid().tolist()
+        self.tagged = info.tag_rule.tagged(logits)[0]
+        self.order: list[int] = scores.argsort(descending=True, stable=True).tolist()
+
+    def overlay(self, column: int, scale: Tensor) -> tuple[Image.Image, str]:
+        """Draw a class's map over the picture, and describe it in one line.
+
+        The maximum of the maps `scale` (..., h, w) has full colour.
+        """
+        name, probability = self.info.classes[column], f"{self.probabilities[column]:.2f}"
+        values = self.maps[column]
+        full = full_colour(self.model, scale.reshape(-1, *values.shape))
+        span = f"{rounded(values.min())} to {rounded(values.max())}"
+        note = f"threshold {self.info.thresholds[column]:.2f}, map {span}"
+        image = overlay(self.picture, values, full, name, probability, note)
+        return image, f"{name} {probability}, {note}"
 
 
 def shown(picture: Tensor) -> Tensor:
@@ -38,13 +77,12 @@ def overlay(
 ) -> Image.Image:
     """Draw the map in colour over the picture in grey, with a legend: name, note and colour scale.
 
-    `picture` is as `shown` returns it; `full` is the value drawn in full colour; 0 and below have
-    none. A long name is shortened to fit.
+    `full` is the value drawn in full colour; 0 and below have none.
     """
     height, width = picture.shape[-2:]
     large = enlarged(values, height, width)
     level = (large / full).clamp(0, 1).numpy()[..., None]
-    grey = np.asarray(Image.fromarray(_pixels(picture)).convert("L"), np.float32)[..., None]
+    grey = np.asarray(plain(picture).convert("L"), np.float32)[..., None]
     cover = STRENGTH * level**COVER
     mixed = (1 - cover) * grey + cover * colours(level[..., 0])
     canvas = Image.new("RGB", (max(width, NARROWEST), height + STRIP), "white")
@@ -54,8 +92,8 @@ def overlay(
 
 
 def plain(picture: Tensor) -> Image.Image:
-    """A picture as `shown` returns it, for the page."""
-    return Image.fromarray(_pixels(picture))
+    """An image of a uint8 or float picture (3, H, W)."""
+    return Image.fromarray(picture.to(torch.uint8).permute(1, 2, 0).contiguous().numpy())
 
 
 def rounded(value: float | Tensor) -> str:
@@ -70,14 +108,13 @@ def colours(level: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     return 255 * colormaps[COLOURS](level)[..., :3].astype(np.float32)
 
 
-def _pixels(picture: Tensor) -> Pixels:
-    return np.ascontiguousarray(picture.to(torch.uint8).permute(1, 2, 0).numpy())
-
-
 def _legend(
     canvas: Image.Image, top: int, name: str, probability: str, note: str, full: float
 ) -> None:
-    draw, margin, bar, large, small = ImageDraw.Draw(canvas), 10, 90, _font(20, "-Bold"), _font(16)
+    draw, margin, bar = ImageDraw.Draw(canvas), 10, 90
+    large, small = (
+        ImageFont.truetype(_font(kind), size) for kind, size in (("-Bold", 20), ("", 16))
+    )
     right = canvas.width - margin
     width = right - bar - 2 * margin
     title = _fitted(draw, name, large, width - round(draw.textlength(f"  {probability}", large)))
@@ -98,14 +135,10 @@ def writable(name: str) -> bool:
 def _letters() -> frozenset[int]:
     from matplotlib.ft2font import FT2Font
 
-    return frozenset(FT2Font(_font_file("-Bold")).get_charmap())
+    return frozenset(FT2Font(_font("-Bold")).get_charmap())
 
 
-def _font(size: int, kind: str = "") -> ImageFont.FreeTypeFont:
-    return ImageFont.truetype(_font_file(kind), size)
-
-
-def _font_file(kind: str) -> str:
+def _font(kind: str) -> str:
     import matplotlib
 
     return str(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / f"DejaVuSans{kind}.ttf")

@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from PIL import Image
 from torch import Tensor
 
 from spml.data import LabelTable
-from spml.data.images.decode import decode, resize
+from spml.data.images.decode import resize
 from spml.errors import UserError
 from spml.model import Classifier, ModelInfo
 from spml.model.scoring import infer
 from spml.use import pages
 from spml.use.explain.class_maps import ATTENTION, class_maps, enlarged, full_colour, is_evidence
-from spml.use.explain.overlay import COVER, STRENGTH, colours
+from spml.use.explain.overlay import COVER, STRENGTH, colours, plain
 from spml.use.review.ranking import Suggestion
+from spml.use.stored_model import item_of, picture_of
 
 SIDE = 360  # the longer side of a picture as shown, in pixels
 MAP = 72  # sides of a heat map, which the browser enlarges
@@ -58,10 +58,9 @@ def draw(
         by_row.setdefault(one.row, []).append(i)
     maps = True
     for done, (row, places) in enumerate(by_row.items(), 1):
-        picture = _picture(table, row)
+        picture = picture_of(item_of(table, row))
         name = f"{places[0] + 1:05d}.jpg"
-        image = Image.fromarray(np.ascontiguousarray(picture.permute(1, 2, 0).numpy()))
-        image = _fitted(image, SIDE)
+        image = _fitted(plain(picture), SIDE)
         image.save(folder / name, quality=QUALITY)
         heat = _heat(model, picture, int(info.preprocessing["size"])) if maps else None
         maps = heat is not None
@@ -112,12 +111,6 @@ def _known(table: LabelTable, row: int) -> list[str]:
     """Observed labels of an item: names of positives, then of known negatives after "not"."""
     there, absent = table.known(row)
     return there + [f"not {name}" for name in absent[:3]] + (["…"] if len(absent) > 3 else [])
-
-
-def _picture(table: LabelTable, row: int) -> Tensor:
-    if table.x is not None:
-        return torch.from_numpy(np.ascontiguousarray(table.x[row]))
-    return decode(table.file(row))
 
 
 def _fitted(image: Image.Image, side: int) -> Image.Image:

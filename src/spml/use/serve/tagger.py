@@ -20,7 +20,7 @@ from spml.model import load_model
 from spml.model.scoring import infer
 from spml.model.store import BEST
 from spml.use.explain.class_maps import meaning
-from spml.use.explain.scored import ScoredPicture
+from spml.use.explain.overlay import ScoredPicture
 from spml.use.predict.writers import columns
 from spml.use.stored_model import calibrated, own_device
 
