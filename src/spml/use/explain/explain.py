@@ -22,8 +22,7 @@ from spml.files import replacing_folder
 from spml.model import Classifier, ModelInfo, load_model
 from spml.runs.run import Run
 from spml.use.evaluate import Split, run_data, run_split
-from spml.use.explain.class_maps import class_maps, meaning
-from spml.use.explain.overlay import ScoredPicture, plain, writable
+from spml.use.explain.class_maps import ScoredPicture, class_maps, meaning, plain, writable
 from spml.use.pages import PAGE, refuse_others, render
 from spml.use.predict.inputs import Inputs, Note
 from spml.use.predict.tagging import class_column

@@ -54,13 +54,9 @@ def merge(
 ) -> Merged:
     """Write a new label file with the run's labels and the answers.
 
-    Args:
-        run: a finished run.
-        answers: CSV with the columns image, class and answer (1, -1, or empty if unanswered).
-        out: .csv for picture files, .npz for arrays; default: beside the answers.
-        root: folder of the data's files; default: the folder used in training.
-        note: called with a message if the data have changed; answers are then merged into the
-            current labels.
+    The answers are a CSV file with the columns image, class and answer (1, -1, or empty if
+    unanswered). `out` is .csv for picture files, .npz for arrays; default: beside the answers. If
+    the data have changed, the answers are merged into the current labels, with a `note`.
     """
     stored = Run(run)
     config = stored.config
