@@ -45,14 +45,8 @@ def assess(
     """Compute metrics of the chosen model on a split, in percent, and write eval-<split>.json.
 
     Validation uses the labels that chose the epoch: a run trained on single positives is not
-    measured on others.
-
-    Args:
-        run: a finished run.
-        split: "val" or "test"; None is test if the data have it, else val.
-        root: folder of the data's files; default: the folder used in training.
-        batch_size: items per batch.
-        advance: called with the number of items done and their total.
+    measured on others. Without `split` it is test if the data have it, else val. `advance` is
+    called with the number of items done and their total.
     """
     if batch_size < 1:
         raise UserError(f"--batch-size must be above 0, not {batch_size}")

@@ -324,7 +324,7 @@ def test_non_square_pictures_are_preprocessed_as_in_training(tmp_path):
         ({"y": scipy.sparse.csr_array(np.full((300, 5), 3))}, "y holds 3"),
         ({"y": ["ant"] * 299}, "inconsistent numbers of samples: 300 in X, 299 in y"),
         ({"y": [None] * 300}, "contains NaN, infinity or None in row 0"),
-        ({"y": np.linspace(0, 1, 300)}, "Unknown label type"),
+        ({"y": np.linspace(0.5, 1, 300)}, "Unknown label type: continuous, 0.5 in row 0"),
         ({"y": ["ant", "ant|bee"] * 150}, "row 1 of y: 'ant.bee' is several names joined by"),
         ({"y": [["ant"], [3]] * 150}, "names and numbers"),
         ({"x": np.full((300, 12), np.nan)}, "NaN"),

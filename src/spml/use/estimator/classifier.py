@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -120,11 +119,9 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
             raise UserError(
                 f"{self.folder} already holds a run; give overwrite=True or another folder"
             )
-        place: Any = nullcontext(self.folder)
-        if self.folder is None:
-            place = TemporaryDirectory(prefix="spml-")
-        with TURN, place as parent, preserved_random_state():
-            folder = Path(parent) / "run" if self.folder is None else Path(parent)
+        temporary = TemporaryDirectory(prefix="spml-")
+        with TURN, temporary as parent, preserved_random_state():
+            folder = Path(parent, "run") if self.folder is None else Path(self.folder)
             self.result_ = fit(
                 experiment,
                 settings,
@@ -241,11 +238,9 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
 
     def _settings(self, experiment: Experiment, seed: int) -> Settings:
         selection = self.selection or (None if len(experiment.val_rows) else "observed")
-        same = ("method", "backbone", "weights", "size", "epochs")
+        same = ("method", "backbone", "weights", "size", "epochs", "batch_size", "lr")
         return Settings(
             **{name: getattr(self, name) for name in same},
-            batch_size=self.batch_size,
-            lr=self.lr,
             selection=selection,  # type: ignore[arg-type]
             seed=seed,
             split_seed=seed,
