@@ -169,6 +169,8 @@ def run_split(experiment: Experiment, split: str, selection: str) -> Split:
             raise UserError(f"{experiment.name} has no test split; give --split val")
         labels = experiment.test.labels
         return Split(experiment.test, labels, "complete" if rankable(labels) else "observed")
+    if not len(experiment.val_rows):
+        raise UserError(f"{experiment.name} has no rows of split val")
     table = experiment.observed.take(experiment.val_rows)
     return Split(table, experiment.validation_labels(selection), selection)
 

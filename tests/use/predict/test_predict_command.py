@@ -90,16 +90,16 @@ def test_wrong_models_are_one_line_and_nothing_is_overwritten(model, pictures, t
     out.write_text("mine")
     description = json.loads((model / "model.json").read_text())
 
-    def kept(words="--overwrite"):
+    def rejected(words="--overwrite"):
         error = refused(f"predict {{}} {{}} --out {{}} {words}", model, pictures, out)
         assert out.read_text() == "mine"
         return error
 
-    assert "already there" in kept("")
+    assert "already there" in rejected("")
     message = "o.csv is one of the inputs and would be replaced; give another --out"
-    assert message in kept(f"--overwrite '{out}'")
+    assert message in rejected(f"--overwrite '{out}'")
     (tmp_path / "names.txt").write_text("red\nblue\n")
-    named = kept(f"--overwrite --classes '{tmp_path / 'names.txt'}'")
+    named = rejected(f"--overwrite --classes '{tmp_path / 'names.txt'}'")
     assert "2 classes, the model has 3" in named
     for text, message in (
         (json.dumps({**description, "format": 99}), "newer version of spml"),
@@ -107,10 +107,10 @@ def test_wrong_models_are_one_line_and_nothing_is_overwritten(model, pictures, t
         (json.dumps(description)[:50], "not a model description"),
     ):
         (model / "model.json").write_text(text)
-        assert message in kept()
+        assert message in rejected()
     (model / "model.json").write_text(json.dumps(description))
     weights = (model / "model.safetensors").read_bytes()
     (model / "model.safetensors").write_bytes(weights[: len(weights) // 2])
-    assert "model.safetensors" in kept()
+    assert "model.safetensors" in rejected()
     (model / "model.safetensors").unlink()
-    assert "model.safetensors" in kept()
+    assert "model.safetensors" in rejected()
