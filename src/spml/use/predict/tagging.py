@@ -151,10 +151,7 @@ def check_classes(classes: str | Path, info: ModelInfo) -> None:
             f"{source}: the model has these classes in another order, {info.classes[0]!r} first"
         )
     for name in names:
-        if name not in info.classes:
-            raise UserError(
-                f"{source}: the model has no class {name!r}{suggestion(name, info.classes)}"
-            )
+        class_column(name, info, source)
     lacking = next(name for name in info.classes if name not in names)
     raise UserError(
         f"{source}: {len(names)} classes, the model has {len(info.classes)}, such as {lacking!r}"
