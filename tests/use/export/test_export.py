@@ -195,7 +195,7 @@ def test_existing_files_and_wrong_suffixes_are_refused(make_model, tmp_path, mon
         "--out m.onnx --format torch": "ends in .pt2",
     }.items():
         assert message in refused(f"export {{}} {words}", folder)
-    assert "nowhere" in refused("export nowhere")
+    assert "nowhere" in refused("export nowhere --out m.onnx")
     assert Path("model.onnx").read_text() == "mine"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "model.onnx"]
 

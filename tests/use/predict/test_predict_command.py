@@ -90,14 +90,14 @@ def test_wrong_models_are_one_line_and_nothing_is_overwritten(model, pictures, t
     out.write_text("mine")
     description = json.loads((model / "model.json").read_text())
 
-    def rejected(words="--overwrite"):
-        error = refused(f"predict {{}} {{}} --out {{}} {words}", model, pictures, out)
+    def rejected(words="--overwrite", inputs=(pictures,)):
+        error = refused(f"predict {{}} {{}} --out {{}} {words}", model, list(inputs), out)
         assert out.read_text() == "mine"
         return error
 
     assert "already there" in rejected("")
     message = "o.csv is one of the inputs and would be replaced; give another --out"
-    assert message in rejected(f"--overwrite '{out}'")
+    assert message in rejected(inputs=(pictures, out))
     (tmp_path / "names.txt").write_text("red\nblue\n")
     named = rejected(f"--overwrite --classes '{tmp_path / 'names.txt'}'")
     assert "2 classes, the model has 3" in named
