@@ -31,8 +31,7 @@ from spml.metrics.draw import draw
 from spml.metrics.reliability import reliability
 from spml.model.calibration import apply_lines
 from spml.use.calibrate.estimates import Evidence, Measure, estimate
-from spml.use.calibrate.fit import fit_lines
-from spml.use.calibrate.targets import Target, thresholds
+from spml.use.calibrate.fit import Target, fit_lines, thresholds
 
 RESULTS = Path("benchmarks/results")
 METHODS, DATA = ("an", "gr", "em", "full"), ("digits", "digits-many")

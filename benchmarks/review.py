@@ -77,18 +77,16 @@ def before(options: Options, method: str, seed: int, folder: Path) -> Record:
     import numpy as np
     import torch
 
-    from spml.data.images.cache import open_cache
     from spml.model import load_model
     from spml.use.review.ranking import fit_scale, likeliest
-    from spml.use.review.suggest import score
+    from spml.use.stored_model import score_readable
 
     experiment = load_data(options)
     run, record = train(options, method, seed, experiment, folder)
     model, info = load_model(run)
     model.to("cuda" if torch.cuda.is_available() else "cpu")
     table = experiment.observed.take(experiment.train_rows)
-    cache = open_cache([table], info.preprocessing["size"], "disk", folder=options["cache"])
-    logits = score(table, model, info, cache=cache)
+    logits, _ = score_readable(table, model, info, batch_size=64)
     observed, truth = table.labels, experiment.complete.rows(experiment.train_rows)
     rankings = {"list": fit_scale(logits, observed), **others(logits, observed)}
     precision = {}

@@ -36,7 +36,7 @@ HOMES = {
         "model/graphs.py": "records the scoring function",
         "train/resolve.py": "tries the model on one example before training",
         "train/linear_init.py": "trains the head on features in Fabric's precision",
-        "use/export/verify.py": "compares an exported model on generated inputs",
+        "use/export/export.py": "compares an exported model on generated inputs",
     },
 }
 

@@ -31,6 +31,26 @@ def cli(line: str, *values) -> int:
     return main(words)
 
 
+@pytest.fixture
+def refused(capsys):
+    """Run a command that ends with exit code 2 and one line, and return the line."""
+
+    def run(line, *values):
+        capsys.readouterr()
+        assert cli(line, *values) == 2
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1, error
+        return error
+
+    return run
+
+
+@pytest.fixture
+def photo(pictures):
+    """One of the pictures."""
+    return pictures.parent / "photos" / "3.png"
+
+
 def write_model(
     folder: Path, classes=NAMES, *, backbone="tiny", head="linear", features=None, **info
 ) -> Path:

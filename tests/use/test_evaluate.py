@@ -1,6 +1,7 @@
 """Evaluation of a finished run, and the data that it was trained on."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ from spml.cli import main
 from spml.errors import UserError
 from spml.model.store import read_info
 from spml.use.calibrate.calibrate import calibrate
-from spml.use.evaluate import assess, run_data
+from spml.use.evaluate import assess, run_data, run_split
 from tests.use.conftest import NAMES, TRAIN, cli, edit, observe_only
 
 
@@ -22,6 +23,13 @@ def test_evaluation_repeats_the_runs_own_figures(run):
     assert val["metrics"]["map"] == pytest.approx(result["val_map"], abs=1e-9)
     assert (run / "result.json").read_bytes() == before
     assert json.loads((run / "eval-test.json").read_text()) == test
+
+
+def test_a_split_without_rows_is_refused(scenes):
+    for change in ({"test": None}, {"val_rows": scenes.val_rows[:0]}):
+        split = "test" if "test" in change else "val"
+        with pytest.raises(UserError, match=f"has no (rows of split )?{split}"):
+            run_split(replace(scenes, **change), split, "observed")
 
 
 def test_a_completely_labelled_test_split_of_user_data_has_all_metrics(

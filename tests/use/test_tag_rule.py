@@ -14,9 +14,9 @@ from spml import SinglePositiveClassifier
 from spml.metrics.scores import threshold_logits
 from spml.model import Classifier, ModelInfo, load_model, save_model
 from spml.runs.run import Run
+from spml.use.calibrate.calibrate import CalibrationResult, calibration_report
 from spml.use.calibrate.estimates import Evidence, Measure, intervals
-from spml.use.calibrate.report import CalibrationResult, calibration_report
-from spml.use.calibrate.targets import Target
+from spml.use.calibrate.fit import Target
 from spml.use.calibrate.validation import Validation
 from spml.use.evaluate import _metrics
 from spml.use.explain.explain import explain

@@ -33,7 +33,6 @@ from spml.train.resolve import (
     check_method,
     check_model,
     check_single_item,
-    default_method,
     memory_note,
     method_options,
     resolve,
@@ -84,11 +83,15 @@ def fit(
         from spml.train.tensorboard import check_installed
 
         check_installed()
-    if (settings.method or default_method(experiment.name)) == AUTO:
+    resolved = resolve(settings, experiment)
+    if resolved.method == AUTO:
         from spml.train.auto import fit_auto
 
         if options:
-            raise UserError("--method auto sets the options of its candidates; name a method")
+            raise UserError(
+                f"option {next(iter(options))!r}: method 'auto' sets the options of its "
+                "candidates; name a method that has it"
+            )
         return fit_auto(
             experiment,
             settings,
@@ -100,7 +103,6 @@ def fit(
             cache=cache,
             tensorboard=tensorboard,
         )
-    resolved = resolve(settings, experiment)
     job, notes = build(experiment, resolved, options or {})
     job = replace(job, validated_from=validated_from, tested=tested)
     config = record.config(experiment, resolved, job.options, job.method, extra_config or {})

@@ -21,12 +21,11 @@ from spml.files import demand
 from spml.metrics.scores import Labels
 from spml.metrics.thresholds import tag_metrics
 from spml.model import ModelInfo, load_model
-from spml.model.scoring import predict_logits
 from spml.runs.folder import RunFolder
 from spml.runs.names import CONFIG
 from spml.runs.record import fingerprint, known_share, other_data, rankable
 from spml.runs.run import Run
-from spml.use.stored_model import feed_for, own_device
+from spml.use.stored_model import own_device, score_readable
 
 Logits = npt.NDArray[np.float32]
 CHANGED = "other rows or labels than the run was trained with"
@@ -46,14 +45,8 @@ def assess(
     """Compute metrics of the chosen model on a split, in percent, and write eval-<split>.json.
 
     Validation uses the labels that chose the epoch: a run trained on single positives is not
-    measured on others.
-
-    Args:
-        run: a finished run.
-        split: "val" or "test"; None is test if the data have it, else val.
-        root: folder of the data's files; default: the folder used in training.
-        batch_size: items per batch.
-        advance: called with the number of items done and their total.
+    measured on others. Without `split` it is test if the data have it, else val. `advance` is
+    called with the number of items done and their total.
     """
     if batch_size < 1:
         raise UserError(f"--batch-size must be above 0, not {batch_size}")
@@ -69,16 +62,8 @@ def assess(
         raise not_validated_on(experiment)
     part = run_split(experiment, split, str(config["selection"]))
     labels, kind = part.labels, part.kind
-    device, feed = own_device(), feed_for(part.table, info)
-    done = 0
-
-    def count(items: int) -> None:
-        nonlocal done
-        done += items
-        if advance is not None:
-            advance(done, len(part.table))
-
-    logits = predict_logits(model.to(device), feed, batch_size, device, count)
+    model.to(own_device())
+    logits, _ = score_readable(part.table, model, info, batch_size, None, advance)
     result: dict[str, Any] = {
         "split": split,
         "labels": kind,
@@ -184,6 +169,8 @@ def run_split(experiment: Experiment, split: str, selection: str) -> Split:
             raise UserError(f"{experiment.name} has no test split; give --split val")
         labels = experiment.test.labels
         return Split(experiment.test, labels, "complete" if rankable(labels) else "observed")
+    if not len(experiment.val_rows):
+        raise UserError(f"{experiment.name} has no rows of split val")
     table = experiment.observed.take(experiment.val_rows)
     return Split(table, experiment.validation_labels(selection), selection)
 

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from spml.data import LabelTable
-from spml.data.images.loader import Feed
+from spml.data.images.decode import decode
+from spml.data.images.loader import Feed, Item
 from spml.data.readers.builder import OnError
 from spml.errors import UserError
 from spml.model import Classifier, ModelInfo
@@ -33,10 +34,19 @@ def calibrated(info: ModelInfo, logits: Tensor) -> Tensor:
     return scores
 
 
-def feed_for(table: LabelTable, info: ModelInfo) -> Feed:
-    """Return the items of a table as the model takes them."""
-    how = info.preprocessing
-    return Feed(table, how["size"])
+def item_of(table: LabelTable, row: int) -> Item:
+    """Return a row of a table as an item."""
+    if table.x is not None:
+        return Item(f"{table.items[row]}", x=table.x[row])
+    path = table.file(row)
+    return Item(str(path), path, where=table.where(row))
+
+
+def picture_of(item: Item) -> Tensor:
+    """Return the picture (3, H, W) of an item; raise DataError if its file cannot be read."""
+    if item.path is not None:
+        return decode(item.path)
+    return torch.from_numpy(np.ascontiguousarray(item.x))
 
 
 def score_readable(
@@ -61,7 +71,7 @@ def score_readable(
     logits, read = np.zeros(size, np.float32), np.zeros(len(table), bool)
     device = next(model.parameters()).device
     report = None if on_error is None else lambda row, error: on_error(error)
-    batches = feed_for(table, info).in_order(batch_size, report)
+    batches = Feed(table, info.preprocessing["size"]).in_order(batch_size, report)
     for scores, rows in score_stream(lambda x: model(x).float(), batches, device):
         if not scores.isfinite().all():
             raise UserError(NOT_NUMBERS)

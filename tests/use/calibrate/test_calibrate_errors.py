@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from spml.cli import main
 from spml.errors import UserError
 from spml.use.calibrate.calibrate import calibrate, undo
 from tests.use.conftest import change, edit, scores_file, written
@@ -55,10 +54,9 @@ def test_changed_data_are_not_used_as_the_runs_data(run, changed):
     assert (run / "best" / "model.json").read_bytes() == left
 
 
-def test_runs_that_cannot_be_calibrated_are_reported_in_one_line(run, tmp_path, capsys):
+def test_runs_that_cannot_be_calibrated_are_reported_in_one_line(run, tmp_path, refused):
     def line(*words, at=run):
-        assert main(["calibrate", str(at), *words]) == 2
-        return capsys.readouterr().err
+        return refused("calibrate {} {}", at, list(words))
 
     assert "is not a folder" in line(at=tmp_path / "none")
     assert "--aim f3" in line("--aim", "f3")

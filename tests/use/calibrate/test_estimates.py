@@ -40,8 +40,9 @@ def test_estimates_from_single_positives_are_near_the_truth_and_inside_their_ran
         value, low, high = estimates[name]
         assert low - 0.01 <= truth[name] <= high + 0.01 and abs(value - truth[name]) < 0.05, name
     assert estimate(z, observed, z > 0) == estimates
-    fixed = estimate(z, observed, positives=2.0)
-    assert fixed["positives_per_item"][0] == pytest.approx(2.0, abs=0.02)
+    chances = Evidence.of_observed(z, observed, 2.0).chances
+    fixed = Measure(z, None)(chances, np.ones(len(z)))
+    assert fixed["positives_per_item"] == pytest.approx(2.0, abs=0.02)
 
 
 @pytest.mark.parametrize("positives", [None, 2.0])

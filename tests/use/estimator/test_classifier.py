@@ -29,6 +29,7 @@ EXPECTED = {
     "check_classifiers_train": INDICATOR,
     "check_classifiers_classes": INDICATOR,
     "check_decision_proba_consistency": "of two classes, each has a column of logits of its own",
+    "check_methods_sample_order_invariance": "float32 products depend on a row's place in a batch",
     "check_supervised_y_2d": "a column (n, 1) holds 1, 0 and -1 of one class, not a class per item",
 }
 
@@ -46,18 +47,19 @@ def data():
 
 
 def make(**values):
-    how = {"epochs": 2, "random_state": 0, "device": "cpu", **values}
+    how = {"method": "gr", "epochs": 2, "random_state": 0, "device": "cpu", **values}
     return spml.SinglePositiveClassifier(**how)
 
 
 @pytest.fixture(scope="module")
 def fitted(data):
-    return make(epochs=30).fit(data[0], data[2])
+    return make(method=None, epochs=30).fit(data[0], data[2])
 
 
 def test_it_learns_every_class_from_one_positive_per_item(data, fitted):
     x, truth, _ = data
     assert list(fitted.classes_) == list(NAMES) and fitted.n_features_in_ == 12
+    assert fitted.result_["method"] in losses.names()  # the winner of a race
     logits, probabilities = fitted.decision_function(x), fitted.predict_proba(x)
     assert probabilities == pytest.approx(1 / (1 + np.exp(-logits)), abs=1e-6)
     predicted = fitted.predict(x)
@@ -322,7 +324,7 @@ def test_non_square_pictures_are_preprocessed_as_in_training(tmp_path):
         ({"y": scipy.sparse.csr_array(np.full((300, 5), 3))}, "y holds 3"),
         ({"y": ["ant"] * 299}, "inconsistent numbers of samples: 300 in X, 299 in y"),
         ({"y": [None] * 300}, "contains NaN, infinity or None in row 0"),
-        ({"y": np.linspace(0, 1, 300)}, "Unknown label type"),
+        ({"y": np.linspace(0.5, 1, 300)}, "Unknown label type: continuous, 0.5 in row 0"),
         ({"y": ["ant", "ant|bee"] * 150}, "row 1 of y: 'ant.bee' is several names joined by"),
         ({"y": [["ant"], [3]] * 150}, "names and numbers"),
         ({"x": np.full((300, 12), np.nan)}, "NaN"),
@@ -333,11 +335,17 @@ def test_non_square_pictures_are_preprocessed_as_in_training(tmp_path):
         ({"options": {"q9": 1}}, "no option 'q9'"),
         ({"thresholds": [0.5]}, "for each of 5 classes"),
         ({"thresholds": 2}, "give a probability"),
+        (
+            {"method": None, "options": {"q9": 1}},
+            "'q9': method 'auto' sets .* name a method",
+        ),
         ({"selection": "test"}, "must be 'complete' or 'observed', not 'test'"),
+        ({"method": None, "selection": "test"}, "must be 'complete' or 'observed', not 'test'"),
         ({"validation": 1.0}, "above 0 and below 1"),
         ({"classes": ["ant"]}, "is not among the 1 classes"),
         ({"backbone": "resnet18"}, "feature vectors take the backbone 'linear'"),
         ({"selection": "complete"}, "needs complete validation labels"),
+        ({"method": None, "selection": "complete"}, "needs complete validation labels"),
     ],
 )
 def test_invalid_arguments_raise_a_value_error_of_one_line(data, change, message):
@@ -354,6 +362,14 @@ def test_validation_rows_without_labels_raise_an_error(data):
         with pytest.raises(ValueError, match="validation=None"):
             make(random_state=seed).fit(data[0], y)
     assert make(validation=None).fit(data[0], y).predict(data[0]).shape == (300, 5)
+
+
+def test_probabilities_depend_on_the_place_in_a_batch_by_rounding_alone(data, fitted):
+    x, order = data[0], np.random.default_rng(0).permutation(300)
+    logits, probabilities = fitted.decision_function(x), fitted.predict_proba(x)
+    np.testing.assert_allclose(fitted.decision_function(x[order]), logits[order], atol=2e-6)
+    for rows in (order, order[:7], order[:1]):
+        np.testing.assert_allclose(fitted.predict_proba(x[rows]), probabilities[rows], atol=5e-7)
 
 
 def test_it_is_an_estimator_as_far_as_many_labels_allow():

@@ -43,6 +43,8 @@ def test_a_column_of_lists_equals_a_list_of_lists():
 def test_sparse_rows_may_hold_zeros_and_be_in_any_order():
     y = sparse.coo_matrix(([1, -1, 0, 1], ([1, 0, 0, 0], [0, 2, 1, 0])), shape=(2, 3))
     assert dense(y, ["a", "b", "c"]) == (["a", "b", "c"], [[1, 0, -1], [1, 0, 0]])
+    unsorted = sparse.csr_array(([1, 1, -1], [2, 0, 1], [0, 2, 3]), shape=(2, 3))
+    assert dense(unsorted) == ([0, 1, 2], [[1, 0, 1], [0, -1, 0]])
     with pytest.raises(DataError, match="y holds 2; only 1, 0"):
         labels(sparse.csr_matrix([[0, 2]]), None)
     with pytest.raises(UserError, match="2 classes are named, y has 3 columns"):
@@ -52,13 +54,8 @@ def test_sparse_rows_may_hold_zeros_and_be_in_any_order():
 @pytest.mark.parametrize(
     ("y", "classes", "message"),
     [
-        ([["a"], [None]], None, "None in row 1"),
         ([1.0, float("nan")], None, "NaN, infinity or None in row 1"),
-        ([["a|b"]], None, "row 0 of y: 'a.b' is several names"),
-        ([0.5, 1.0], None, "continuous, 0.5 in row 0"),
-        ([["a", 1]], None, "names and numbers"),
         (["a", "b"], ["a"], "row 1 of y: 'b' is not among the 1 classes"),
-        ([[], []], None, "no label at all"),
         ([], None, "y is empty"),
         (np.zeros((2, 2, 2)), None, r"\(2, 2, 2\); give \(n, C\)"),
         (np.ones((2, 2), complex), None, "Complex data"),

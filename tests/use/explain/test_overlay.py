@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from spml.use.explain.overlay import NARROWEST, STRENGTH, STRIP, colours, overlay, plain, shown
+from spml.use.explain.class_maps import NARROWEST, STRENGTH, STRIP, colours, overlay, plain, shown
 
 
 def test_the_longer_side_is_480_and_none_is_thinner_than_8():

@@ -15,9 +15,7 @@ from spml.data.images.decode import decode, resize
 from spml.errors import UserError
 from spml.model import load_model
 from spml.use.export import export as module
-from spml.use.export.exact_resize import exact_resize
-from spml.use.export.export import EXTRA_FILE, Portable, export
-from spml.use.export.verify import verify
+from spml.use.export.export import EXTRA_FILE, Portable, exact_resize, export, verify
 from spml.use.predict.predict import predict
 from tests.use.conftest import cli, write_model
 
@@ -135,7 +133,7 @@ def test_a_torch_program_agrees_with_the_model(exported, tmp_path):
     "what,name", [("resize", "m.onnx"), ("weights", "m.pt2"), ("calibration", "m.pt2")]
 )
 def test_a_file_that_differs_from_the_model_is_not_written(
-    make_model, tmp_path, monkeypatch, what, name, capsys
+    make_model, tmp_path, monkeypatch, what, name, refused
 ):
     folder = make_model(calibration=CURVED)
     forward = Portable.forward
@@ -151,9 +149,8 @@ def test_a_file_that_differs_from_the_model_is_not_written(
     monkeypatch.setattr(Portable, "forward", off)
     (tmp_path / name).write_text("mine")
     before = sorted(path.name for path in tmp_path.iterdir())
-    assert main(["export", str(folder), "--out", str(tmp_path / name), "--overwrite"]) == 2
-    error = capsys.readouterr().err
-    assert "not written, as it differs from the model" in error and error.count("\n") == 1
+    error = refused("export {} --out {} --overwrite", folder, tmp_path / name)
+    assert "not written, as it differs from the model" in error
     assert sorted(path.name for path in tmp_path.iterdir()) == before
     assert (tmp_path / name).read_text() == "mine"
 
@@ -173,24 +170,21 @@ def test_nan_and_failing_runs_count_as_differences(make_model, tmp_path):
         verify(model, info, broken, tmp_path / "m.onnx")
 
 
-def test_export_errors_are_one_line(make_model, tmp_path, monkeypatch, capsys):
+def test_export_errors_are_one_line(make_model, tmp_path, monkeypatch, refused):
     monkeypatch.setattr(module, "exact_resize", lambda x, size: x.cpu().numpy())
-    assert main(["export", str(make_model()), "--out", str(tmp_path / "m.onnx")]) == 2
-    error = capsys.readouterr().err
-    assert "tiny cannot be exported as onnx" in error and error.count("\n") == 1
+    error = refused("export {} --out {}", make_model(), tmp_path / "m.onnx")
+    assert "tiny cannot be exported as onnx" in error
     assert not (tmp_path / "m.onnx").exists()
 
 
 @pytest.mark.parametrize("missing", ["onnx", "onnxscript", "onnxruntime"])
-def test_a_missing_extra_is_named(make_model, tmp_path, monkeypatch, capsys, missing):
+def test_a_missing_extra_is_named(make_model, tmp_path, monkeypatch, refused, missing):
     monkeypatch.setitem(sys.modules, missing, None)  # an import of it then fails
-    assert main(["export", str(make_model()), "--out", str(tmp_path / "m.onnx")]) == 2
-    error = capsys.readouterr().err
-    assert f"{missing} is not installed" in error
-    assert "pip install -e '.[export]'" in error
+    error = refused("export {} --out {}", make_model(), tmp_path / "m.onnx")
+    assert f"{missing} is not installed" in error and "pip install -e '.[export]'" in error
 
 
-def test_existing_files_and_wrong_suffixes_are_refused(make_model, tmp_path, monkeypatch, capsys):
+def test_existing_files_and_wrong_suffixes_are_refused(make_model, tmp_path, monkeypatch, refused):
     monkeypatch.chdir(tmp_path)
     folder = make_model()
     Path("model.onnx").write_text("mine")
@@ -200,9 +194,8 @@ def test_existing_files_and_wrong_suffixes_are_refused(make_model, tmp_path, mon
         "--out m.pt2 --format onnx": "ends in .onnx",
         "--out m.onnx --format torch": "ends in .pt2",
     }.items():
-        assert cli(f"export {{}} {words}", folder) == 2
-        assert message in capsys.readouterr().err
-    assert main(["export", "nowhere"]) == 2
+        assert message in refused(f"export {{}} {words}", folder)
+    assert "nowhere" in refused("export nowhere --out m.onnx")
     assert Path("model.onnx").read_text() == "mine"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "model.onnx"]
 
@@ -220,3 +213,55 @@ def test_the_command_prints_the_largest_difference(
     monkeypatch.setattr("spml.use.export.export.export", export)
     assert main(["export", str(make_model()), "--out", str(tmp_path / "m.onnx")]) == 0
     assert f"probabilities {words}" in capsys.readouterr().out
+
+
+def test_many_batch_sizes_and_picture_sizes_are_checked(make_model, tmp_path):
+    model, info = load_model(make_model())
+    portable, batches = Portable(model, info).eval(), []
+
+    def run(x):
+        batches.append(x)
+        return portable(x)
+
+    assert verify(model, info, run, tmp_path / "m") < 1e-6
+    shapes = ((16, 16), (1, 1), (37, 90), (480, 360))
+    expected = [(batch, *shape, 3) for batch in (1, 2, 5) for shape in shapes]
+    assert [tuple(x.shape) for x in batches] == expected
+    assert all(x.dtype == torch.uint8 for x in batches)
+    picture = batches[3]  # not one grey
+    assert picture.min() < 60 and picture.max() > 190 and picture.float().std() > 20
+    assert not torch.equal(batches[4][0], batches[4][1])
+    features, about = load_model(make_model("features", features=4))
+    assert verify(features, about, Portable(features, about).eval(), tmp_path / "m") < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("bias", "part", "off", "refused"),
+    [
+        (0.0, 1, 5e-5, False),
+        (0.0, 1, -5e-5, False),
+        (0.0, 1, 2e-4, True),
+        (0.0, 1, -2e-4, True),
+        (0.0, 0, 5e-5, False),
+        (0.0, 0, 2e-4, True),
+        (100.0, 0, 5e-3, False),  # a ten-thousandth of a large logit is more
+        (100.0, 0, 2e-2, True),
+    ],
+)
+def test_the_tolerance_is_a_ten_thousandth(make_model, tmp_path, bias, part, off, refused):
+    model, info = load_model(make_model(features=4))
+    with torch.no_grad():
+        model.head.weight.mul_(0.01)
+        model.head.bias.fill_(bias)
+    portable = Portable(model, info).eval()
+
+    def run(x):
+        outputs = list(portable(x))
+        outputs[part] = outputs[part] + off * (torch.arange(3) == 2)  # one class of three
+        return tuple(outputs)
+
+    if refused:
+        with pytest.raises(UserError, match="not written, as it differs from the model"):
+            verify(model, info, run, tmp_path / "m")
+    else:
+        assert verify(model, info, run, tmp_path / "m") == pytest.approx(abs(off) * part, abs=1e-6)

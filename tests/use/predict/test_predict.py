@@ -28,19 +28,6 @@ def test_files_folders_and_tables_give_the_models_probabilities(model, pictures,
     assert "green" in tags and "blue" not in tags
 
 
-def test_parquet_holds_the_same(model, pictures, tmp_path):
-    import pyarrow.parquet as pq
-
-    predict(model, [pictures], tmp_path / "p.parquet", Options(5))
-    predict(model, [pictures], tmp_path / "p.csv")
-    expected = rows(tmp_path / "p.csv")
-    table = pq.read_table(tmp_path / "p.parquet").to_pylist()
-    for name in ("image", "tags"):
-        assert [row[name] for row in table] == [row[name] for row in expected]
-    reds = [float(row["red"]) for row in expected]
-    assert [row["red"] for row in table] == pytest.approx(reds, abs=1e-5)
-
-
 def test_a_bad_picture_is_reported_and_the_rest_continue(model, pictures, tmp_path):
     bad = pictures.parent / "photos" / "5.png"
     bad.write_bytes(bad.read_bytes()[:40])
@@ -90,8 +77,7 @@ def test_weights_that_are_not_numbers_are_detected(model, pictures, tmp_path):
         predict(model, [pictures], tmp_path / "out.csv")
 
 
-def test_probabilities_are_calibrated_unless_raw(make_model, pictures, tmp_path):
-    photo = pictures.parent / "photos" / "3.png"
+def test_probabilities_are_calibrated_unless_raw(make_model, photo, tmp_path):
     plain, steep = make_model("plain"), make_model("steep", calibration=[[[0, 1], [1, 3]]] * 3)
     probabilities = {}
     for name, folder in {"plain": plain, "steep": steep, "raw": steep}.items():
@@ -102,14 +88,6 @@ def test_probabilities_are_calibrated_unless_raw(make_model, pictures, tmp_path)
     assert probabilities["steep"] == pytest.approx(1 / (1 + np.exp(-(2 * logits + 1))), abs=1e-4)
     assert probabilities["raw"] == pytest.approx(probabilities["plain"], abs=1e-6)
     assert rows(tmp_path / "raw.csv")[0]["tags"] == rows(tmp_path / "steep.csv")[0]["tags"]
-
-
-def test_classes_named_like_columns_get_prefixed_columns(make_model, pictures, tmp_path):
-    folder = make_model(classes=["image", "tags", "dog"])
-    predict(folder, [pictures], tmp_path / "p.csv")
-    first = rows(tmp_path / "p.csv")[0]
-    assert list(first) == ["image", "tags", "class:image", "class:tags", "dog"]
-    assert first["image"].endswith("0.jpg")
 
 
 def test_ten_times_as_many_files_take_no_more_memory(model, tmp_path, monkeypatch):

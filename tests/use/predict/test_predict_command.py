@@ -19,12 +19,10 @@ def spml(*words, **more):
     )
 
 
-def test_thresholds_and_numbers_of_tags_are_changed_at_predict_time(model, pictures, tmp_path):
-    photo = str(pictures.parent / "photos" / "3.png")
-
+def test_thresholds_and_numbers_of_tags_are_changed_at_predict_time(model, photo, tmp_path):
     def tags(*words):
         out = tmp_path / "tags.jsonl"
-        assert main(["predict", str(model), photo, "--out", str(out), "--overwrite", *words]) == 0
+        assert cli("predict {} {} --out {} --overwrite {}", model, photo, out, list(words)) == 0
         return json.loads(out.read_text())["tags"]
 
     assert tags("--threshold", "0") == ["red", "green", "blue"] and tags("--threshold", "1") == []
@@ -87,24 +85,21 @@ def test_bad_pictures_of_every_kind_do_not_stop_the_rest(model, tmp_path, capsys
     assert "4 of 5 inputs could not be read" in error and "Traceback" not in error
 
 
-def test_wrong_models_are_one_line_and_nothing_is_overwritten(model, pictures, tmp_path, capsys):
+def test_wrong_models_are_one_line_and_nothing_is_overwritten(model, pictures, tmp_path, refused):
     out = tmp_path / "o.csv"
     out.write_text("mine")
     description = json.loads((model / "model.json").read_text())
 
-    def refused(*words):
-        assert main(["predict", str(model), str(pictures), "--out", str(out), *words]) == 2
+    def rejected(words="--overwrite", inputs=(pictures,)):
+        error = refused(f"predict {{}} {{}} --out {{}} {words}", model, list(inputs), out)
         assert out.read_text() == "mine"
-        error = capsys.readouterr().err
-        assert error.count("\n") == 1
         return error
 
-    assert "already there" in refused()
-    assert cli("predict {} {} {} --out {} --overwrite", model, pictures, out, out) == 2
+    assert "already there" in rejected("")
     message = "o.csv is one of the inputs and would be replaced; give another --out"
-    assert message in capsys.readouterr().err
+    assert message in rejected(inputs=(pictures, out))
     (tmp_path / "names.txt").write_text("red\nblue\n")
-    named = refused("--overwrite", "--classes", str(tmp_path / "names.txt"))
+    named = rejected(f"--overwrite --classes '{tmp_path / 'names.txt'}'")
     assert "2 classes, the model has 3" in named
     for text, message in (
         (json.dumps({**description, "format": 99}), "newer version of spml"),
@@ -112,10 +107,10 @@ def test_wrong_models_are_one_line_and_nothing_is_overwritten(model, pictures, t
         (json.dumps(description)[:50], "not a model description"),
     ):
         (model / "model.json").write_text(text)
-        assert message in refused("--overwrite")
+        assert message in rejected()
     (model / "model.json").write_text(json.dumps(description))
     weights = (model / "model.safetensors").read_bytes()
     (model / "model.safetensors").write_bytes(weights[: len(weights) // 2])
-    assert "model.safetensors" in refused("--overwrite")
+    assert "model.safetensors" in rejected()
     (model / "model.safetensors").unlink()
-    assert "model.safetensors" in refused("--overwrite")
+    assert "model.safetensors" in rejected()

@@ -12,9 +12,8 @@ from spml.data import LabelTable, load
 from spml.errors import DataError, UserError
 from spml.model import load_model, save_model
 from spml.train import Settings, fit
-from spml.use.review.page import Drawn, render
-from spml.use.review.review import review
-from spml.use.review.suggest import Suggestion
+from spml.use.review.ranking import Suggestion
+from spml.use.review.review import Drawn, render, review
 from tests.use import browser as chromium
 from tests.use.conftest import TRAIN, cli, edit
 
@@ -100,7 +99,7 @@ def test_calibration_changes_probabilities_and_not_the_order(run, tmp_path):
     model, info = load_model(other)
     knots = [[[-20.0, 20.0], [-12.0, 8.0]]] * len(info.classes)
     save_model(other / "best", model, replace(info, calibration=knots))
-    review(other, tmp_path / "after", count=40)
+    review(other, tmp_path / "after", count=40, min_precision=0)
     before, after = table(tmp_path / "before"), table(tmp_path / "after")
     pairs = [[(row["image"], row["class"]) for row in rows] for rows in (before, after)]
     assert pairs[0] == pairs[1]
@@ -138,21 +137,21 @@ def test_noise_in_every_unobserved_label_changes_no_byte(scenes_file, tmp_path):
     assert len(outputs["true"]) > 60 and outputs["true"] == outputs["noise"]
 
 
-def test_the_list_of_a_calibrated_model_ends_at_the_least_probability(run, tmp_path, capsys):
+def test_the_list_of_a_calibrated_model_ends_at_the_least_probability(
+    run, tmp_path, capsys, refused
+):
     def listed(copy, words=""):
         out = tmp_path / f"list{words}"
-        assert main(["review", str(copy), "--out", str(out), "--count", "60", *words.split()]) == 0
+        assert cli(f"review {{}} --out {{}} --count 60 {words}", copy, out) == 0
         return [float(row["probability"]) for row in table(out)]
 
-    def refused(copy, value):
-        words = ["--out", str(tmp_path / "none"), "--min-precision", value]
-        assert main(["review", str(copy), *words]) == 2
-        return capsys.readouterr().err
-
+    none, least = tmp_path / "none", "review {} --out {} --min-precision {}"
     assert len(listed(run)) == 60
     assert "the model is not calibrated, so the list has as many labels" in capsys.readouterr().err
-    assert "compares calibrated probabilities, and the model has none" in refused(run, "0.1")
-    assert "must be from 0 to 1, not 1.5" in refused(run, "1.5")
+    assert "compares calibrated probabilities, and the model has none" in refused(
+        least, run, none, 0.1
+    )
+    assert "must be from 0 to 1, not 1.5" in refused(least, run, none, 1.5)
 
     copy = shutil.copytree(run, tmp_path / "calibrated")
     model = copy / "best" / "model.json"
@@ -165,25 +164,26 @@ def test_the_list_of_a_calibrated_model_ends_at_the_least_probability(run, tmp_p
     assert listed(copy, f"--min-precision {middle}") == [p for p in every if p >= middle]
     if max(every) >= 0.5:
         assert listed(copy, "--per-class 60") == [p for p in every if p >= 0.5]
-    assert "no unknown label has a probability of 1; the highest is 0." in refused(copy, "1")
-    assert not (tmp_path / "none").exists()
+    assert "no unknown label has a probability of 1; the highest is 0." in refused(
+        least, copy, none, 1
+    )
+    assert not none.exists()
 
 
-def test_only_a_review_is_overwritten_and_only_on_request(run, tmp_path, capsys):
-    out = tmp_path / "out"
-    words = ["review", str(run), "--out", str(out), "--count", "5"]
-    assert main(words) == 0
+def test_only_a_review_is_overwritten_and_only_on_request(run, tmp_path, refused):
+    out, line = tmp_path / "out", "review {} --out {} --count"
+    assert cli(f"{line} 5", run, out) == 0
     before = bytes_of(out)
-    assert main(words) == 2
-    assert "already there; give --overwrite" in capsys.readouterr().err and bytes_of(out) == before
-    assert main([*words[:-1], "3", "--overwrite"]) == 0
+    assert "already there; give --overwrite" in refused(f"{line} 5", run, out)
+    assert bytes_of(out) == before
+    assert cli(f"{line} 3 --overwrite", run, out) == 0
     assert len(table(out)) == 3
     (out / "answers.csv").write_text("mine")
-    assert main([*words, "--overwrite"]) == 2
-    assert "something else than spml review writes (answers.csv)" in capsys.readouterr().err
+    error = refused(f"{line} 5 --overwrite", run, out)
+    assert "something else than spml review writes (answers.csv)" in error
     assert (out / "answers.csv").read_text() == "mine" and len(table(out)) == 3
     (tmp_path / "file").write_text("x")
-    assert main(["review", str(run), "--out", str(tmp_path / "file"), "--overwrite"]) == 2
+    assert "something else" in refused(f"{line} 5 --overwrite", run, tmp_path / "file")
     assert (tmp_path / "file").read_text() == "x"
 
 

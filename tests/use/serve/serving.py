@@ -14,8 +14,8 @@ from PIL import Image
 
 pytest.importorskip("starlette")
 
+from spml.use.serve.app import server
 from spml.use.serve.serve import Access, listening
-from spml.use.serve.server import server
 from spml.use.serve.tagger import Limits, Tagger
 
 LIMITS = Limits(bytes=300_000, pixels=1_000_000)

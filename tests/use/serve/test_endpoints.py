@@ -33,16 +33,6 @@ def test_the_endpoint_gives_the_models_probabilities(site, small_model, tmp_path
         assert set(answer["tags"]) == tags
 
 
-def test_answers_agree_with_predict(make_model, tmp_path):
-    (tmp_path / "a.png").write_bytes(picture())
-    run = make_model(thresholds=[0.2, 0.6, 0.5])
-    predict(run, [tmp_path / "a.png"], tmp_path / "p.csv")
-    answer = Tagger(run, LIMITS).answer(picture())
-    cells = (tmp_path / "p.csv").read_text().splitlines()[1].split(",")
-    assert [float(cell) for cell in cells[2:]] == pytest.approx(answer["probabilities"], abs=2e-6)
-    assert set(filter(None, cells[1].split("|"))) == set(answer["tags"])
-
-
 def test_thresholds_and_calibration_of_the_model_count(tmp_path):
     lines = [[[-1.0, 1.0], [-9.0, -8.0]], *[[[-1.0, 1.0], [up, up + 1]] for up in (8.0, 9.0)]]
     best = tmp_path / "run" / "best"

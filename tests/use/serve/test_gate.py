@@ -152,7 +152,7 @@ def test_slow_bodies_are_given_up(site, monkeypatch):
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HTT", b"GET /health HTTP/1.1\r\nHost: ::1\r\n\r\nG"])
 def test_connections_without_a_request_are_closed(site, monkeypatch, sent):
-    monkeypatch.setattr("spml.use.serve.server.IDLE_SECONDS", 0.3)
+    monkeypatch.setattr("spml.use.serve.app.IDLE_SECONDS", 0.3)
     with connect(site) as slow:
         slow.sendall(sent)
         with suppress(ConnectionResetError):
@@ -161,7 +161,7 @@ def test_connections_without_a_request_are_closed(site, monkeypatch, sent):
 
 
 def test_a_request_may_take_longer_than_a_connection_may_idle(site, monkeypatch):
-    monkeypatch.setattr("spml.use.serve.server.IDLE_SECONDS", 0.3)
+    monkeypatch.setattr("spml.use.serve.app.IDLE_SECONDS", 0.3)
     with connect(site) as slow:
         for byte in (HEAD, *[b"1"] * 9):
             slow.sendall(byte)
@@ -170,7 +170,7 @@ def test_a_request_may_take_longer_than_a_connection_may_idle(site, monkeypatch)
 
 
 def test_clients_that_do_not_read_are_disconnected(site, monkeypatch):
-    monkeypatch.setattr("spml.use.serve.server.READ_SECONDS", 0.3)
+    monkeypatch.setattr("spml.use.serve.app.READ_SECONDS", 0.3)
     with connect(site) as slow, pytest.raises((ConnectionResetError, BrokenPipeError)):
         for _ in range(1000):
             slow.sendall(1000 * b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -195,7 +195,7 @@ def test_bodies_in_flight_are_bounded(site, monkeypatch, name, status):
 
 
 def test_connections_are_bounded(small_model, monkeypatch):
-    monkeypatch.setattr("spml.use.serve.server.CONNECTIONS", 3)
+    monkeypatch.setattr("spml.use.serve.app.CONNECTIONS", 3)
     with served(small_model) as site, ExitStack() as stack:
         assert ask(f"{site}/health")[0] == 200
         for _ in range(2):

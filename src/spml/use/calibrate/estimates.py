@@ -28,21 +28,13 @@ CENTRAL = (2.5, 97.5)  # percentiles of an interval
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """Logits of items with the chances of their labels.
+    """Logits of items with the chances of their labels; with observed labels also their fit."""
 
-    Attributes:
-        logits: the model's own, (items, classes).
-        chances: chance of each label to be positive.
-        observed: 1, 0 or -1 for each label; None if labels are complete.
-        fit: fit of the draw; None if labels are complete.
-        fixed_positives: whether the mean number of positives of an item was set by the user.
-    """
-
-    logits: Array
-    chances: Array
+    logits: Array  # the model's own, (items, classes)
+    chances: Array  # of each label to be positive
     observed: Labels | None = None
-    fit: DrawFit | None = None
-    fixed_positives: bool = False
+    fit: DrawFit | None = None  # of the draw
+    fixed_positives: bool = False  # the user has set the mean number of positives of an item
 
     @classmethod
     def of_complete(cls, logits: Values, truth: Values) -> Evidence:
@@ -134,27 +126,17 @@ def _of_tags(hits: Array, chosen: Array, total: Array) -> Figures:
 def estimate(
     logits: Values,
     observed: Values,
-    tagged: npt.NDArray[np.bool_] | None = None,
-    *,
-    positives: float | None = None,
-    seed: int = 0,
+    tagged: npt.NDArray[np.bool_],
 ) -> dict[str, tuple[float, float, float]]:
     """Estimate mAP, and precision, recall and F1 of tags, from observed labels alone.
 
-    Each figure is (value, low, high), in [0, 1].
-
-    Args:
-        logits: (items, classes) of items that were not used in training.
-        observed: 1 known positive, 0 unknown, -1 known negative.
-        tagged: which entries are predicted.
-        positives: mean number of positives of an item, if it is known.
-        seed: seed of the resamples.
+    Each figure is (value, low, high), in [0, 1]. The items were not used in training.
     """
-    evidence = Evidence.of_observed(logits, observed, positives)
-    tags = None if tagged is None or evidence.fit is None else np.asarray(tagged)[evidence.fit.rows]
-    measure = Measure(evidence.logits, tags)
+    evidence = Evidence.of_observed(logits, observed)
+    assert evidence.fit is not None
+    measure = Measure(evidence.logits, tagged[evidence.fit.rows])
     value = measure(evidence.chances, np.ones(len(evidence.logits)))
-    drawn = [measure(chances, counts) for counts, chances in evidence.resamples(seed)]
+    drawn = [measure(chances, counts) for counts, chances in evidence.resamples(seed=0)]
     bounds = intervals(value, drawn)
     return {
         name: (float(value[name]), float(low), float(high))

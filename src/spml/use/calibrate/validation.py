@@ -13,12 +13,13 @@ from spml.data import Experiment
 from spml.errors import UserError
 from spml.files import demand
 from spml.metrics.scores import HIGHEST, Labels
-from spml.model import ModelInfo
+from spml.model import ModelInfo, load_model
 from spml.model.store import check_weights, read_info
 from spml.runs.names import CONFIG, LABELS, OBSERVED
 from spml.runs.record import fingerprint, other_data
 from spml.runs.run import Run
 from spml.use.evaluate import not_validated_on, run_data
+from spml.use.stored_model import own_device, score_readable
 
 Kind = Literal["observed", "complete"]
 NEEDED = ("data", "method", "epochs", "selection")  # in config.json, also for the model card
@@ -27,21 +28,13 @@ AGAIN = "it is damaged: move it away, and the data and the model are used instea
 
 @dataclass(frozen=True, eq=False)
 class Validation:
-    """The items that a calibration is fitted to.
+    """The items that a calibration is fitted to."""
 
-    Attributes:
-        info: description of the chosen model.
-        logits: (items, classes).
-        labels: 1, 0 or -1 of the same items.
-        kind: kind of labels.
-        source: where the logits come from, as text.
-    """
-
-    info: ModelInfo
-    logits: npt.NDArray[np.float64]
+    info: ModelInfo  # of the chosen model
+    logits: npt.NDArray[np.float64]  # (items, classes)
     labels: Labels
     kind: Kind
-    source: str
+    source: str  # where the logits come from, as text
 
 
 def read_validation(
@@ -62,7 +55,7 @@ def read_validation(
     kind: Kind = labels or ("complete" if config.get("selection") == "complete" else "observed")
     classes = len(info.classes)
     if read.observed is None:  # the data were too large for the file
-        experiment = _data(run, OBSERVED, config, info, root, same=True)
+        experiment = _data(read, info, root, OBSERVED)
         rows, observed = experiment.val_rows, experiment.observed.rows(experiment.val_rows)
     else:
         rows, observed = read.observed.val_rows, read.observed.val
@@ -78,7 +71,9 @@ def read_validation(
     epoch = int(info.training.get("epoch") or 0)
     file, scores = read.scores_file("val", epoch), read.scores("val", epoch)
     if scores is None:
-        logits = _computed(run, config, info, rows, root, batch_size)
+        table = _data(read, info, root, "scores of its validation items").observed.take(rows)
+        model = load_model(run)[0].to(own_device())
+        logits = score_readable(table, model, info, batch_size)[0].astype(np.float64)
         source = "computed with the model"
     else:
         logits = scores.astype(np.float64)
@@ -92,8 +87,7 @@ def read_validation(
 
 
 def _complete(run: Run, info: ModelInfo, rows: Any, root: Path | None, observed: Labels) -> Labels:
-    config = run.config
-    stored = run.val_truth if config.get("selection") == "complete" else None
+    stored = run.val_truth if run.config.get("selection") == "complete" else None
     if stored is not None:
         if list(run.classes) != info.classes:
             raise UserError(
@@ -101,7 +95,7 @@ def _complete(run: Run, info: ModelInfo, rows: Any, root: Path | None, observed:
             )
         truth = stored.astype(np.int8)
     else:
-        experiment = _data(run.folder, "complete labels", config, info, root)
+        experiment = _data(run, info, root, "complete labels", same=False)
         table = experiment.observed if experiment.complete is None else experiment.complete
         truth = table.rows(experiment.val_rows)
         known = observed != 0  # more may be known by now
@@ -114,36 +108,16 @@ def _complete(run: Run, info: ModelInfo, rows: Any, root: Path | None, observed:
     return truth
 
 
-def _computed(
-    run: Path, config: dict[str, Any], info: ModelInfo, rows: Any, root: Path | None, batch: int
-) -> Any:
-    """Logits computed with the model from the data."""
-    from spml.model import load_model
-    from spml.model.scoring import predict_logits
-    from spml.use.stored_model import feed_for, own_device
-
-    experiment = _data(run, "scores of its validation items", config, info, root, same=True)
-    table = experiment.observed.take(rows)
-    device, feed = own_device(), feed_for(table, info)
-    return predict_logits(load_model(run)[0].to(device), feed, batch, device).astype(np.float64)
-
-
 def _data(
-    run: Path,
-    lacking: str,
-    config: dict[str, Any],
-    info: ModelInfo,
-    root: Path | None,
-    *,
-    same: bool = False,
+    run: Run, info: ModelInfo, root: Path | None, lacking: str, *, same: bool = True
 ) -> Experiment:
     """The run's data, in place of the file it lacks; `same` raises if the data have changed."""
     try:
-        experiment = run_data(config, info.classes, root)
-        if same and other_data(config, fingerprint(experiment)):
+        experiment = run_data(run.config, info.classes, root)
+        if same and other_data(run.config, fingerprint(experiment)):
             raise not_validated_on(experiment)
         return experiment
     except (UserError, OSError) as error:
         raise UserError(
-            f"{run} has no {lacking}, and its data cannot be loaded: {error}"
+            f"{run.folder} has no {lacking}, and its data cannot be loaded: {error}"
         ) from error

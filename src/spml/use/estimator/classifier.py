@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from spml import metrics
 from spml.data import Experiment, LabelTable, SparseLabels
+from spml.data.images.loader import Feed
 from spml.errors import DataError, UserError
 from spml.model import load_model
 from spml.model.store import TagRule, write_info
@@ -28,7 +28,7 @@ from spml.train.card import write_card
 from spml.train.state import preserved_random_state
 from spml.use.estimator import inputs
 from spml.use.evaluate import ARRAYS, PICTURES
-from spml.use.stored_model import feed_for, own_device
+from spml.use.stored_model import own_device
 
 Probabilities = npt.NDArray[np.float32]
 TURN = threading.RLock()  # held in training: threads of a process share the random state
@@ -119,11 +119,9 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
             raise UserError(
                 f"{self.folder} already holds a run; give overwrite=True or another folder"
             )
-        place: Any = nullcontext(self.folder)
-        if self.folder is None:
-            place = TemporaryDirectory(prefix="spml-")
-        with TURN, place as parent, preserved_random_state():
-            folder = Path(parent) / "run" if self.folder is None else Path(parent)
+        temporary = TemporaryDirectory(prefix="spml-")
+        with TURN, temporary as parent, preserved_random_state():
+            folder = Path(parent, "run") if self.folder is None else Path(self.folder)
             self.result_ = fit(
                 experiment,
                 settings,
@@ -150,7 +148,7 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
             raise UserError(f"the model was trained on {kind}; X is something else")
         empty = SparseLabels.from_dense(np.zeros((len(items), 1), np.int8))
         rows = inputs.table(items, np.array(["any"]), empty)
-        feed = feed_for(rows, self.info_)
+        feed = Feed(rows, self.info_.preprocessing["size"])
         device = self.device if self.device != "auto" else own_device()
         try:
             logits: Probabilities = predict_logits(
@@ -240,11 +238,9 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[
 
     def _settings(self, experiment: Experiment, seed: int) -> Settings:
         selection = self.selection or (None if len(experiment.val_rows) else "observed")
-        same = ("method", "backbone", "weights", "size", "epochs")
+        same = ("method", "backbone", "weights", "size", "epochs", "batch_size", "lr")
         return Settings(
             **{name: getattr(self, name) for name in same},
-            batch_size=self.batch_size,
-            lr=self.lr,
             selection=selection,  # type: ignore[arg-type]
             seed=seed,
             split_seed=seed,

@@ -28,29 +28,23 @@ def paths(items: Any) -> list[str] | None:
     """Paths of pictures; None if the items are something else."""
     if isinstance(items, (str, Path)):
         raise DataError(f"X is one path, {str(items)!r}; give a list of paths")
-    listed = isinstance(items, (list, tuple)) and _all_text(items)
-    values = np.asarray(items, object) if listed else items
-    kind = getattr(getattr(values, "dtype", None), "kind", None)
-    if isinstance(values, Sequence) or kind not in ("U", "O", "T"):
-        return None
-    array = np.asarray(values)
-    return list(map(str, array)) if array.ndim == 1 and _all_text(array) else None
-
-
-def _all_text(items: Any) -> bool:
-    return len(items) > 0 and all(isinstance(item, (str, Path)) for item in items)
+    if not isinstance(items, (list, tuple)):
+        kind = getattr(getattr(items, "dtype", None), "kind", None)
+        if kind not in ("U", "O", "T") or items.ndim != 1:
+            return None
+    all_text = len(items) > 0 and all(isinstance(item, (str, Path)) for item in items)
+    return list(map(str, items)) if all_text else None
 
 
 def pictures(items: Any) -> Array | None:
     """uint8 pictures as (N, 3, H, W); None if the items are no pictures."""
-    array = items if isinstance(items, np.ndarray) else None
-    if array is None or array.ndim != 4:
+    if not isinstance(items, np.ndarray) or items.ndim != 4:
         return None
-    if array.dtype != np.uint8 or 3 not in (array.shape[1], array.shape[3]) or not array.size:
+    if items.dtype != np.uint8 or 3 not in (items.shape[1], items.shape[3]) or not items.size:
         raise DataError(
-            f"X is {array.dtype} {array.shape}; pictures are uint8 (N, 3, H, W) or (N, H, W, 3)"
+            f"X is {items.dtype} {items.shape}; pictures are uint8 (N, 3, H, W) or (N, H, W, 3)"
         )
-    return array if array.shape[1] == 3 else np.ascontiguousarray(np.moveaxis(array, 3, 1))
+    return items if items.shape[1] == 3 else np.ascontiguousarray(np.moveaxis(items, 3, 1))
 
 
 def labels(y: Any, classes: Iterable[Any] | None) -> tuple[Array, SparseLabels]:
@@ -130,27 +124,25 @@ def _from_sparse(y: Any, classes: Iterable[Any] | None) -> tuple[Array, SparseLa
     rows = y.tocsr()
     if rows.ndim != 2:
         raise DataError(f"y is sparse with shape {rows.shape}; give (n, C)")
-    rows.sum_duplicates()
+    rows.sum_duplicates()  # which also sorts them
     legal = np.isin(rows.data, (-1, 0, 1))
     if not legal.all():
         raise DataError(
             f"y holds {rows.data[~legal][0]}; only 1, 0 (unknown) and -1 (negative) are labels"
         )
-    owners = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
-    order = np.lexsort((rows.indices, owners))
-    entries = owners[order], rows.indices[order], rows.data[order].astype(np.int8)
-    return _columns(rows.shape[1], classes), SparseLabels.from_entries(*entries, rows.shape, 0)
+    entries = rows.tocoo()
+    known = SparseLabels.from_entries(entries.row, entries.col, entries.data, rows.shape, 0)
+    return _columns(rows.shape[1], classes), known
 
 
 def _from_lists(
     rows: list[list[Any]], classes: Iterable[Any] | None, array: Array | None = None
 ) -> tuple[Array, SparseLabels]:
     """Positives by class; default classes are the sorted ones of y."""
-    flat = [value for row in rows for value in row]
-    if not flat:
+    entries = [(row, value) for row, values in enumerate(rows) for value in values]
+    if not entries:
         raise DataError(NO_LABEL if rows else "y is empty; give a label per item")
-    flat_labels = np.asarray(flat) if array is None else array
-    for row, value in ((row, value) for row, values in enumerate(rows) for value in values):
+    for row, value in entries:
         if value is None or (isinstance(value, float) and not np.isfinite(value)):
             raise DataError(
                 f"Input y contains NaN, infinity or None in row {row}; "
@@ -166,23 +158,22 @@ def _from_lists(
                 f"Unknown label type: continuous, {value} in row {row} of y; "
                 "a class is a name or a number"
             )
+    flat = [value for _, value in entries]
     if len({isinstance(value, str) for value in flat}) > 1:
         raise DataError("y holds names and numbers; give classes of one kind")
-    names = np.unique(flat_labels) if classes is None else np.asarray(list(classes))
+    if classes is None:
+        names = np.unique(np.asarray(flat) if array is None else array)
+    else:
+        names = np.asarray(list(classes))
     place = {name: i for i, name in enumerate(names.tolist())}
-    entries = set()
-    for row, values in enumerate(rows):
-        for value in values:
-            if value not in place:
-                raise DataError(
-                    f"row {row} of y: {value!r} is not among the {len(place)} classes; see classes="
-                )
-            entries.add((row, place[value]))
-    where = np.array(sorted(entries), np.int64)
-    ones = np.ones(len(where), np.int8)
-    return names, SparseLabels.from_entries(
-        where[:, 0], where[:, 1], ones, (len(rows), len(names)), 0
-    )
+    for row, value in entries:
+        if value not in place:
+            raise DataError(
+                f"row {row} of y: {value!r} is not among the {len(place)} classes; see classes="
+            )
+    at = np.array(sorted({(row, place[value]) for row, value in entries}), np.int64)
+    ones = np.ones(len(at), np.int8)
+    return names, SparseLabels.from_entries(at[:, 0], at[:, 1], ones, (len(rows), len(names)), 0)
 
 
 def set_aside(known: SparseLabels, fraction: float | None, seed: int) -> tuple[Rows, Rows]:

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import chain, zip_longest
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
+from PIL import Image
 
-from spml.data.images.decode import decode
 from spml.data.images.loader import Item
 from spml.data.readers.builder import OnError, report
 from spml.errors import DataError, UserError
+from spml.files import replacing_folder
 from spml.model import Classifier, ModelInfo, load_model
 from spml.runs.run import Run
-from spml.use.evaluate import run_data, run_split
-from spml.use.explain.class_maps import class_maps, meaning
-from spml.use.explain.gallery import Entry, Gallery, Shown, gallery, refuse_other
-from spml.use.explain.mistakes import Mistake, worst_mistakes
-from spml.use.explain.overlay import plain, writable
-from spml.use.explain.scored import ScoredPicture
+from spml.use.evaluate import Split, run_data, run_split
+from spml.use.explain.class_maps import ScoredPicture, class_maps, meaning, plain, writable
+from spml.use.pages import PAGE, refuse_others, render
 from spml.use.predict.inputs import Inputs, Note
 from spml.use.predict.tagging import class_column
-from spml.use.stored_model import own_device, score_readable
+from spml.use.stored_model import item_of, own_device, picture_of, score_readable
 
 __all__ = ["class_maps", "explain", "explain_worst"]
 
@@ -60,9 +64,8 @@ def explain(
     columns = [class_column(name, info, "--classes") for name in classes]
     items = Inputs(inputs, info, on_error=on_error, note=note)
     with gallery(out, f"Class maps, {_name(run)}", _hint(model), overwrite=overwrite) as page:
-        for done, (item, picture) in enumerate(_pictures(items, info, on_error), 1):
-            scored = ScoredPicture(model, info, picture)
-            _add(page, item.name, scored, columns or scored.order[:top])
+        for done, (item, scored) in enumerate(_scored(items, model, info, on_error), 1):
+            page.add(item.name, scored, columns or scored.order[:top])
             if advance is not None:
                 advance(done)
         if not page.entries:
@@ -78,25 +81,13 @@ def explain_worst(
     split: str = "test",
     root: Path | None = None,
     overwrite: bool = False,
-    batch_size: int = 64,
     on_error: OnError | None = None,
     note: Note | None = None,
     advance: Advance | None = None,
 ) -> int:
     """Write overlays of the worst mistakes on a split of the run's data, and return their number.
 
-    Args:
-        run: a run folder.
-        out: a new folder.
-        count: number of mistakes; half wrong tags and half missed labels if there are enough of
-            both.
-        split: val or test.
-        root: folder of the data's files; default: the folder used in training.
-        overwrite: replace a folder that this command wrote.
-        batch_size: items per batch.
-        on_error: called for each picture that cannot be read; without it the first error is raised.
-        note: called with a message if the run's data have changed; they are used all the same.
-        advance: called with the number of items scored so far.
+    `note` is called with a message if the data have changed; they are used all the same.
     """
     if count < 1:
         raise UserError(f"--worst must be above 0, not {count}")
@@ -106,7 +97,7 @@ def explain_worst(
     experiment = run_data(config, info.classes, root, note)
     part = run_split(experiment, split, str(config.get("selection")))
     count_done = None if advance is None else lambda done, total: advance(done)
-    logits, read = score_readable(part.table, model, info, batch_size, on_error, count_done)
+    logits, read = score_readable(part.table, model, info, 64, on_error, count_done)
     mistakes = worst_mistakes(part, logits, read, info, count)
     if not mistakes:
         raise UserError(f"no mistakes on {split} at the model's thresholds; nothing was written")
@@ -116,33 +107,10 @@ def explain_worst(
     )
     with gallery(out, f"Worst mistakes, {_name(run)}", hint, overwrite=overwrite) as page:
         for mistake in mistakes:
-            for item, picture in _pictures([mistake.item], info, on_error):
-                scored = ScoredPicture(model, info, picture)
+            for item, scored in _scored([mistake.item], model, info, on_error):
                 instead = [column for column in scored.order[:1] if column != mistake.column]
-                _add(page, item.name, scored, [mistake.column, *instead], mistake)
+                page.add(item.name, scored, [mistake.column, *instead], mistake.text)
     return len(page.entries)
-
-
-def _add(
-    page: Gallery,
-    item: str,
-    scored: ScoredPicture,
-    columns: Sequence[int],
-    mistake: Mistake | None = None,
-) -> None:
-    """Draw the maps of these classes of one picture."""
-    info, maps = scored.info, []
-    drawing = page.begin(item)
-    for column in columns:
-        name = info.classes[column]
-        image, caption = scored.overlay(column, scored.maps)
-        below = "" if writable(name) else name
-        maps.append(Shown(drawing.save(image, name), caption, below))
-    present = [i for i in scored.order if scored.tagged[i]]
-    listed = ", ".join(f"{info.classes[i]} {scored.probabilities[i]:.2f}" for i in present)
-    tags = f"tags: {listed}" if listed else "no class reaches its threshold"
-    wrong = "" if mistake is None else mistake.text(info)
-    page.entries.append(Entry(item, drawing.save(plain(scored.picture)), maps, tags, wrong))
 
 
 def _pictures_model(run: Path) -> tuple[Classifier, ModelInfo]:
@@ -155,19 +123,16 @@ def _pictures_model(run: Path) -> tuple[Classifier, ModelInfo]:
     return model.to(own_device()), info
 
 
-def _pictures(
-    items: Iterable[Item], info: ModelInfo, on_error: OnError | None
-) -> Iterator[tuple[Item, torch.Tensor]]:
+def _scored(
+    items: Iterable[Item], model: Classifier, info: ModelInfo, on_error: OnError | None
+) -> Iterator[tuple[Item, ScoredPicture]]:
     for item in items:
         try:
-            if item.path is not None:
-                picture = decode(item.path)
-            else:
-                picture = torch.from_numpy(np.ascontiguousarray(item.x))
+            picture = picture_of(item)
         except DataError as error:
             report(DataError(f"{item.where}{error}"), on_error)
             continue
-        yield item, picture
+        yield item, ScoredPicture(model, info, picture)
 
 
 def _hint(model: Classifier) -> str:
@@ -180,3 +145,140 @@ def _hint(model: Classifier) -> str:
 
 def _name(run: Path) -> str:
     return Path(run).resolve().name
+
+
+class Mistake(NamedTuple):
+    """A wrong tag of an item, or a label that the model missed, and a line about it."""
+
+    item: Item
+    column: int
+    text: str
+
+
+def worst_mistakes(
+    part: Split,
+    logits: npt.NDArray[np.float32],
+    read: npt.NDArray[np.bool_],
+    info: ModelInfo,
+    count: int,
+) -> list[Mistake]:
+    """Return the worst mistakes first: missed positives and wrong tags by turns.
+
+    The worst missed positives have the lowest probability, the worst wrong tags the highest. An
+    unknown label is never a mistake, so observed positives alone give only missed ones. Only the
+    items that were read are judged.
+    """
+    known = np.where(read[:, None], part.labels, np.int8(0))
+    calibrated = info.calibrate()(torch.from_numpy(logits))
+    probabilities = calibrated.sigmoid().numpy()
+    tagged = info.tag_rule.tagged(logits)
+    mistakes = []
+    for row, column in rank_mistakes(calibrated.numpy(), tagged, known, count):
+        kind = "missed" if part.labels[row, column] == 1 else "wrong"
+        present, _ = part.table.known(row)
+        labels = ", ".join(present) or "none"
+        about = f"{info.classes[column]}, {probabilities[row, column]:.3f} (labels: {labels})"
+        mistakes.append(Mistake(item_of(part.table, row), column, f"{kind}: {about}"))
+    return mistakes
+
+
+def rank_mistakes(
+    logits: npt.NDArray[np.float32],
+    tagged: npt.NDArray[np.bool_],
+    labels: npt.NDArray[np.int8],
+    count: int,
+) -> list[tuple[int, int]]:
+    """Row and class of up to `count` mistakes, half wrong tags and half missed if possible."""
+    wrong = _largest(logits, tagged & (labels == -1), count)
+    missed = _largest(-logits, ~tagged & (labels == 1), count)
+    wrong = wrong[: max(count // 2, count - len(missed))]
+    missed = missed[: count - len(wrong)]
+    turns = chain.from_iterable(zip_longest(missed, wrong))
+    return [place for place in turns if place is not None]
+
+
+def _largest(
+    values: npt.NDArray[np.float32], where: npt.NDArray[np.bool_], count: int
+) -> list[tuple[int, int]]:
+    rows, columns = np.nonzero(where)
+    order = np.argsort(-values[rows, columns], kind="stable")[:count]
+    return list(zip(rows[order].tolist(), columns[order].tolist(), strict=True))
+
+
+class Shown(NamedTuple):
+    """An overlay: file, caption, and the class's name if the picture's font cannot write it."""
+
+    file: str
+    caption: str
+    below: str
+
+
+class Entry(NamedTuple):
+    """A picture on the page: name, file, overlays, predicted tags and the mistake."""
+
+    name: str
+    picture: str
+    maps: Sequence[Shown]
+    tags: str
+    wrong: str
+
+
+@dataclass
+class Gallery:
+    """A folder of pictures, and the entries of its page."""
+
+    folder: Path
+    entries: list[Entry] = field(default_factory=list)
+
+    def add(
+        self, item: str, scored: ScoredPicture, columns: Sequence[int], wrong: str = ""
+    ) -> None:
+        """Draw the maps of these classes of one picture."""
+        start = f"{len(self.entries) + 1:04d}-{_plain(Path(item).stem)}"
+        info, maps = scored.info, []
+        for column in columns:
+            name = info.classes[column]
+            image, caption = scored.overlay(column, scored.maps)
+            file = self._save(image, f"{start}-{_plain(name)}")
+            maps.append(Shown(file, caption, "" if writable(name) else name))
+        present = [i for i in scored.order if scored.tagged[i]]
+        listed = ", ".join(f"{info.classes[i]} {scored.probabilities[i]:.2f}" for i in present)
+        tags = f"tags: {listed}" if listed else "no class reaches its threshold"
+        picture = self._save(plain(scored.picture), start)
+        self.entries.append(Entry(item, picture, maps, tags, wrong))
+
+    def _save(self, image: Image.Image, start: str) -> str:
+        """Write a PNG and return its file name; a name in use gets a number."""
+        name, number = f"{start}.png", 1
+        while (self.folder / name).exists():
+            number += 1
+            name = f"{start}-{number}.png"
+        image.save(self.folder / name)
+        return name
+
+
+@contextmanager
+def gallery(out: Path, title: str, hint: str, *, overwrite: bool) -> Iterator[Gallery]:
+    """A folder to draw into, which becomes `out` with its page, or is removed if the block raises.
+
+    `out` is missing, empty, or with `overwrite` an earlier gallery.
+    """
+    refuse_other(out, overwrite)
+    with replacing_folder(out) as beside:
+        page = Gallery(beside)
+        yield page
+        (beside / PAGE).write_text(
+            render("explain.html", title=title, hint=hint, entries=page.entries),
+            encoding="utf-8",
+            errors="replace",
+        )
+
+
+def refuse_other(out: Path, overwrite: bool) -> None:
+    """Raise UserError if writing would destroy something."""
+    refuse_others(out, overwrite, "explain", lambda name: name.endswith(".png"))
+
+
+def _plain(text: str) -> str:
+    """Text reduced to characters that every file system takes."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "_", text).strip("_")[:40] or "x"

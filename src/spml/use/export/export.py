@@ -15,11 +15,10 @@ import torch
 from torch import Tensor, nn
 
 import spml
+from spml.data.images.decode import resize
 from spml.errors import UserError
 from spml.files import replacing
 from spml.model import Classifier, ModelInfo, load_model
-from spml.use.export.exact_resize import exact_resize
-from spml.use.export.verify import Run, verify
 
 Format = Literal["onnx", "torch"]
 SUFFIXES: dict[Format, str] = {"onnx": ".onnx", "torch": ".pt2"}
@@ -27,6 +26,13 @@ OPSET = 18
 OUTPUTS = ["logits", "probabilities"]
 EXTRA_FILE = "spml.json"  # holds the metadata in a torch.export program
 DIMENSIONS = {0: "batch", 1: "height", 2: "width"}
+MOST_BITS = 22  # fraction bits of a weight
+SIGNED = 1 << 15  # weights are below it
+TOLERANCE = 1e-4  # of a probability; relative for logits above 1
+BATCHES = (1, 2, 5)
+SHAPES = ((1, 1), (37, 90), (480, 360))  # height and width of pictures, besides the model's own
+
+Run = Callable[[Tensor], tuple[Tensor, ...]]
 
 
 class Portable(nn.Module):
@@ -171,3 +177,86 @@ def _quiet() -> Iterator[None]:
             yield
     finally:
         logging.disable(level)
+
+
+def exact_resize(pictures: Tensor, size: int) -> Tensor:
+    """Resize whole-number pictures (B, 3, H, W) to whole numbers (B, 3, size, size) in float32.
+
+    torch resizes uint8 pictures with weights rounded to 16-bit integers, and rounds after each of
+    the two passes, first along rows, then along columns. One grey level moves a model's output far
+    more than floating-point rounding does, so this function repeats the same integer arithmetic,
+    which is exact in float64.
+    """
+    x = pictures.double()
+    weights, one = _weights(x.shape[3], size, x.device)
+    x = _rounded(x @ weights.T, one)
+    weights, one = _weights(x.shape[2], size, x.device)
+    return _rounded(weights @ x, one).float()
+
+
+def _rounded(sums: Tensor, one: Tensor) -> Tensor:
+    return torch.floor((sums + one / 2) / one).clamp(0, 255)
+
+
+def _weights(length: int, size: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Integer weights (size, length) of antialiased bilinear resizing, and the integer for 1."""
+    places = torch.arange(length, dtype=torch.float64, device=device)
+    scale = (places[-1:] + 1) / size
+    centres = scale * (torch.arange(size, dtype=torch.float64, device=device) + 0.5)
+    distances = (places[None] - centres[:, None] + 0.5).abs() * (1 / scale.clamp(min=1))
+    weights = (1 - distances).clamp(min=0)
+    weights = weights / weights.sum(dim=1, keepdim=True)
+    powers = 2.0 ** torch.arange(1, MOST_BITS + 1, dtype=torch.float64, device=device)
+    fits = torch.floor(0.5 + weights.max() * powers) < SIGNED
+    one = torch.where(fits, powers, 1.0).max()  # the largest power of two whose weights all fit
+    return torch.floor(0.5 + weights * one), one
+
+
+def verify(model: Classifier, info: ModelInfo, run: Run, out: Path) -> float:
+    """The largest difference of a probability; raise UserError if it exceeds the tolerance.
+
+    The reference is what `spml predict` computes, including its own resize. `out` only appears in
+    messages.
+    """
+    worst = 0.0
+    calibrate = info.calibrate()
+    for inputs, x in _samples(info):
+        with torch.inference_mode():
+            logits = model(x).float()
+            probabilities = calibrate(logits).sigmoid()
+        try:
+            exported = run(inputs)
+        except Exception as error:  # each runtime raises errors of its own
+            reason = " ".join(str(error).split())[:200]
+            raise UserError(
+                f"{out}: not written, as it does not run on {list(inputs.shape)} ({reason})"
+            ) from error
+        size = logits.abs().clamp(min=1)
+        off = float(((exported[0] - logits).abs() / size).max())
+        off_p = float((exported[1] - probabilities).abs().max())
+        if not max(off, off_p) <= TOLERANCE:
+            amount = f"logits by {off:.1e}, probabilities by {off_p:.1e}"
+            raise UserError(
+                f"{out}: not written, as it differs from the model "
+                f"({amount}, allowed {TOLERANCE:.0e})"
+            )
+        worst = max(worst, off_p)
+    return worst
+
+
+def _samples(info: ModelInfo) -> Iterator[tuple[Tensor, Tensor]]:
+    """Inputs for the exported and the original model: mixtures of noise and smooth pictures."""
+    random = torch.Generator().manual_seed(0)
+    how = info.preprocessing
+    for batch in BATCHES:
+        if how["kind"] != "pictures":
+            x = torch.randn(batch, how["features"], generator=random)
+            yield x, x
+            continue
+        size = int(how["size"])
+        for height, width in ((size, size), *SHAPES):
+            coarse = torch.rand(batch, 3, 4, 4, generator=random)
+            smooth = torch.nn.functional.interpolate(coarse, size=(height, width), mode="bilinear")
+            noise = torch.rand(batch, 3, height, width, generator=random)
+            pictures = (255 * (0.7 * smooth + 0.3 * noise)).to(torch.uint8)
+            yield pictures.permute(0, 2, 3, 1).contiguous(), resize(pictures, size)

@@ -6,8 +6,9 @@ import heapq
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from io import BufferedIOBase
 from pathlib import Path
-from typing import Protocol, cast
+from typing import cast
 
 from spml.data.images.loader import Item
 from spml.data.readers.builder import OnError, report
@@ -30,13 +31,6 @@ CHUNK = 65536  # bytes per read of standard input
 Note = Callable[[str], None]
 
 
-class Source(Protocol):
-    """A stream of bytes that returns the available bytes without waiting for more."""
-
-    def read1(self, size: int, /) -> bytes:
-        """Return up to `size` bytes; none at the end."""
-
-
 class Inputs:
     """Items of pictures, folders of pictures, tables, arrays and paths on standard input, in order.
 
@@ -44,14 +38,9 @@ class Inputs:
     that contains it. Rows of one table with the same image count once, so a table's names stay in
     memory. A picture named by two inputs is an item of each.
 
-    Args:
-        inputs: paths, or "-".
-        info: description of the model, which takes pictures or feature vectors.
-        null: paths on standard input end in NUL instead of a line end.
-        columns: names of the columns of tables.
-        on_error: receives each unusable input, which is then left out; without it, the first is
-            raised.
-        note: receives what is skipped without being an error.
+    `on_error` receives each unusable input, which is then left out; without it, the first is
+    raised. `note` receives what is skipped without being an error. With `null`, paths on standard
+    input end in NUL instead of a line end.
     """
 
     def __init__(
@@ -94,7 +83,7 @@ class Inputs:
     def _items(self, one: str) -> Iterator[Item]:
         path, suffix = Path(one), Path(one).suffix.lower()
         if one == STANDARD:
-            paths = listed(cast(Source, sys.stdin.buffer), self.null)
+            paths = listed(cast(BufferedIOBase, sys.stdin.buffer), self.null)
             return (Item(path, Path(path)) for path in paths)
         if path.is_dir():
             return self._folder(path)
@@ -173,7 +162,7 @@ def sorted_names(folder: Path, most: int = SORTED) -> Iterator[str]:
         last = names[-1]
 
 
-def listed(stream: Source, null: bool = False) -> Iterator[str]:
+def listed(stream: BufferedIOBase, null: bool = False) -> Iterator[str]:
     """Yield paths as they arrive: one per line, or ended by NUL; skip blank lines."""
     end, rest = b"\0" if null else b"\n", b""
     while chunk := stream.read1(CHUNK):

@@ -29,35 +29,19 @@ LAUNCHING = 2  # cores left to the threads that launch the model's kernels on a 
 
 @dataclass(frozen=True)
 class Options:
-    """Options of prediction; the defaults write calibrated probabilities and thresholded tags.
+    """Options of prediction; the defaults write calibrated probabilities and thresholded tags."""
 
-    Attributes:
-        batch_size: items per batch; when None, 64 on a GPU, 32 on a CPU.
-        threads: decoding threads; when None, one per core (two less with a GPU), up to eight.
-        thresholds: 0.3 for all classes, NAME=0.3 for one, or FILE.json; later ones override.
-        top_k: tag this many of the most probable classes instead of using thresholds.
-        at_least: tag this many of the most probable classes if fewer reach their thresholds.
-        probabilities: write a column for each class.
-        raw: write the sigmoid of the model's logits, uncalibrated.
-        format: csv, jsonl or parquet; when None, by the file's name.
-        classes: classes the model must have, in this order: names joined by commas, or a file
-            with one name per line.
-        null: paths on standard input end in NUL.
-        columns: of tables: the column of items, and those of features if the model does not name
-            its own.
-    """
-
-    batch_size: int | None = None
-    threads: int | None = None
-    thresholds: Sequence[str] = field(default=())
-    top_k: int | None = None
-    at_least: int = 0
-    probabilities: bool = True
-    raw: bool = False
-    format: str | None = None
-    classes: str | Path | None = None
-    null: bool = False
-    columns: Columns = field(default_factory=Columns)
+    batch_size: int | None = None  # None: 64 on a GPU, 32 on a CPU
+    threads: int | None = None  # of decoding; None: one per core, two less with a GPU, up to eight
+    thresholds: Sequence[str] = ()  # 0.3, NAME=0.3 or FILE.json; later ones override
+    top_k: int | None = None  # tag this many of the most probable classes; no thresholds
+    at_least: int = 0  # tag this many of the most probable classes at least
+    probabilities: bool = True  # write a column for each class
+    raw: bool = False  # write the sigmoid of the model's logits, uncalibrated
+    format: str | None = None  # csv, jsonl or parquet; None: by the file's name
+    classes: str | Path | None = None  # that the model must have, in order: names or a file
+    null: bool = False  # paths on standard input end in NUL
+    columns: Columns = field(default_factory=Columns)  # of tables
 
 
 def predict(
@@ -72,19 +56,9 @@ def predict(
 ) -> int:
     """Write `image, tags` and one probability column per class; return the number of rows.
 
-    Rows of features have `id` in place of `image`.
-
-    Inputs are read as needed and rows are written as they come, so memory stays bounded.
-
-    Args:
-        run: a run folder or its `best`.
-        inputs: pictures, folders of pictures, tables with an `image` column, arrays, or "-" for
-            paths on standard input.
-        out: .csv, .jsonl or .parquet, or "-" for standard output.
-        options: defaults when None.
-        on_error: receives each picture that cannot be read; without it the first one is raised.
-        note: receives what is skipped without being an error.
-        advance: receives the number of items written so far.
+    Rows of features have `id` in place of `image`. Inputs are read as needed and rows are written
+    as they come, so memory stays bounded. `Inputs` describes `inputs`, `on_error` and `note`;
+    `out` may be "-" for standard output; `advance` receives the number of items written so far.
     """
     how = options or Options()
     for name, value in (("--batch-size", how.batch_size), ("--threads", how.threads)):

@@ -24,19 +24,12 @@ Thresholds = dict[int, float]
 
 @dataclass(frozen=True)
 class Rule:
-    """How `predict` chooses tags.
+    """How `predict` chooses tags."""
 
-    Attributes:
-        thresholds: thresholds by class that replace the stored ones.
-        top_k: tag this many of the most probable classes instead of using thresholds.
-        at_least: tag at least this many of the most probable classes.
-        raw: compare `thresholds` with uncalibrated logits, as `--raw` writes their probabilities.
-    """
-
-    thresholds: Thresholds
-    top_k: int | None = None
-    at_least: int = 0
-    raw: bool = False
+    thresholds: Thresholds  # replace the stored ones
+    top_k: int | None = None  # tag this many of the most probable classes; no thresholds
+    at_least: int = 0  # tag this many of the most probable classes at least
+    raw: bool = False  # compare with uncalibrated logits, as `--raw` writes their probabilities
 
     def check(self, info: ModelInfo) -> None:
         """Raise UserError if the options contradict each other or the model."""
@@ -58,27 +51,24 @@ class Rule:
         """
         if self.top_k is not None:
             return _highest(calibrated, self.top_k)
-        rows = [np.flatnonzero(row).tolist() for row in self._tagged(logits, info)]
-        if self.at_least:
-            for row, best in zip(rows, _highest(calibrated, 2 * self.at_least), strict=True):
-                others = [column for column in best if column not in row]
-                row += others[: max(0, self.at_least - len(row))]
-        return rows
-
-    def _tagged(self, logits: Logits, info: ModelInfo) -> npt.NDArray[np.bool_]:
         rule = info.tag_rule
         tags = rule.tagged(logits)
         if self.thresholds:
             columns, thresholds = list(self.thresholds), list(self.thresholds.values())
             compared = logits if self.raw else rule.logits(logits)
             tags[:, columns] = tagged(compared[:, columns], thresholds)
-        return tags
+        rows = [np.flatnonzero(row).tolist() for row in tags]
+        if self.at_least:
+            for row, best in zip(rows, _highest(calibrated, 2 * self.at_least), strict=True):
+                others = [column for column in best if column not in row]
+                row += others[: max(0, self.at_least - len(row))]
+        return rows
 
 
 def _highest(logits: Logits, count: int) -> list[list[int]]:
     """The classes of the highest logits, the highest first."""
-    order = np.argsort(-logits, axis=1, kind="stable")[:, :count]
-    return [[int(column) for column in row] for row in order]
+    order: list[list[int]] = np.argsort(-logits, axis=1, kind="stable")[:, :count].tolist()
+    return order
 
 
 def parse_thresholds(texts: Sequence[str], info: ModelInfo) -> Thresholds:
@@ -161,10 +151,7 @@ def check_classes(classes: str | Path, info: ModelInfo) -> None:
             f"{source}: the model has these classes in another order, {info.classes[0]!r} first"
         )
     for name in names:
-        if name not in info.classes:
-            raise UserError(
-                f"{source}: the model has no class {name!r}{suggestion(name, info.classes)}"
-            )
+        class_column(name, info, source)
     lacking = next(name for name in info.classes if name not in names)
     raise UserError(
         f"{source}: {len(names)} classes, the model has {len(info.classes)}, such as {lacking!r}"

@@ -72,15 +72,7 @@ def writing(
     probabilities: bool = True,
     item: str = ITEM,
 ) -> Iterator[Write]:
-    """Yield a function that writes rows; the file appears once the block ends without error.
-
-    Args:
-        out: the file, or "-".
-        kind: format of the file.
-        classes: classes of the model.
-        probabilities: rows have probabilities.
-        item: name of the column of items.
-    """
+    """Yield a function that writes rows; the file appears once the block ends without error."""
     names = columns(classes, item) if probabilities else []
     if kind == "parquet":
         with _parquet(out, item, names) as write:
@@ -106,9 +98,8 @@ def _lines(
 
 def _csv_lines(rows: Predicted, numbers: str) -> Iterator[str]:
     """Format all numbers of a line at once: half the GIL time of one cell at a time."""
-    lines: list[str] = []
-    writer = csv.writer(_Lines(lines))
-    writer.writerows(
+    lines = _Lines()
+    csv.writer(lines).writerows(
         [_text(name), "|".join(tags)] for name, tags in zip(rows.names, rows.tags, strict=True)
     )
     values: Iterable[tuple[float, ...]] = [()] * len(lines)
@@ -118,13 +109,10 @@ def _csv_lines(rows: Predicted, numbers: str) -> Iterator[str]:
         yield line.removesuffix("\r\n") + numbers % value
 
 
-class _Lines(NamedTuple):
-    """A file for `csv` that collects lines in a list."""
+class _Lines(list[str]):
+    """A file for `csv` that collects its lines."""
 
-    lines: list[str]
-
-    def write(self, line: str) -> None:
-        self.lines.append(line)
+    write = list.append
 
 
 def _json_lines(rows: Predicted, item: str, classes: Sequence[str]) -> Iterator[str]:

@@ -14,12 +14,15 @@ import numpy.typing as npt
 
 from spml.data import LabelTable, SparseLabels
 from spml.data.names import suggestion
-from spml.data.readers.tabular import csv_rows
+from spml.data.readers.builder import Builder, Reading
+from spml.data.readers.tabular import records
 from spml.errors import DataError, UserError
 from spml.files import refuse_existing, replacing, write_text
 from spml.model.store import read_info
+from spml.runs.names import RACE_ENTRY
 from spml.runs.run import Run
 from spml.runs.settings import REMOVED_FLAGS
+from spml.train.resolve import AUTO
 from spml.use.evaluate import run_data
 from spml.use.predict.inputs import Note
 
@@ -33,21 +36,13 @@ VALUES |= dict.fromkeys(("-1", "-1.0", "no", "n", "false"), -1)
 
 @dataclass(frozen=True)
 class Merged:
-    """The outcome of a merge.
-
-    Attributes:
-        path: the new label file.
-        positives: number of answers that added a positive.
-        negatives: number of answers that added a known negative.
-        known: number of answers that repeat a known label.
-        words: arguments of the `spml train` command that trains with the file.
-    """
+    """The outcome of a merge: the new label file, and numbers of answers."""
 
     path: Path
-    positives: int
-    negatives: int
-    known: int
-    words: list[str]
+    positives: int  # answers that added a positive
+    negatives: int  # answers that added a known negative
+    known: int  # answers that repeat a known label
+    words: list[str]  # arguments of the `spml train` command that trains with the file
 
 
 def merge(
@@ -60,13 +55,9 @@ def merge(
 ) -> Merged:
     """Write a new label file with the run's labels and the answers.
 
-    Args:
-        run: a finished run.
-        answers: CSV with the columns image, class and answer (1, -1, or empty if unanswered).
-        out: .csv for picture files, .npz for arrays; default: beside the answers.
-        root: folder of the data's files; default: the folder used in training.
-        note: called with a message if the data have changed; answers are then merged into the
-            current labels.
+    The answers are a CSV file with the columns image, class and answer (1, -1, or empty if
+    unanswered). `out` is .csv for picture files, .npz for arrays; default: beside the answers. If
+    the data have changed, the answers are merged into the current labels, with a `note`.
     """
     stored = Run(run)
     config = stored.config
@@ -119,8 +110,9 @@ def training_words(config: dict[str, Any]) -> list[str]:
         if not ours and flag not in REMOVED_FLAGS:
             others += [flag, *values]
     named: list[str] = []
+    method = AUTO if RACE_ENTRY in config else config.get("method")  # new labels, a new race
     for name in NAMED:
-        value = config.get(name.replace("-", "_"))
+        value = method if name == "method" else config.get(name.replace("-", "_"))
         if value is not None:
             named += [f"--{name}", str(value)]
     return named + others
@@ -135,48 +127,31 @@ def read_answers(path: Path, table: LabelTable) -> list[tuple[int, int, int]]:
             twice.add(item)
     columns = {name: i for i, name in enumerate(table.classes)}
     seen: dict[tuple[int, int], tuple[int, int]] = {}
-    reader = csv_rows(path)
-    try:
-        header = [cell.strip().lower() for cell in next(filter(any, reader), [])]
-        if any(header.count(name) != 1 for name in HEADER):
-            present = ",".join(header) or "none"
+    lines = records(Builder(path, Reading(), path.parent))
+    line, cells = next(lines, (1, []))
+    header = [cell.strip().lower() for cell in cells]
+    if any(header.count(name) != 1 for name in HEADER):
+        present = ",".join(header) or "none"
+        raise DataError(f"{path}, line {line}: the columns are {present}; give {','.join(HEADER)}")
+    places = [header.index(name) for name in HEADER]
+    for line, cells in lines:
+        where = f"{path}, line {line}: "
+        image, name, answer = (cells[place] for place in places)
+        name, answer = name.strip(), answer.strip()
+        if not answer:  # not answered yet
+            continue
+        if image not in rows:
             raise DataError(
-                f"{path}, line {reader.line_num or 1}: the columns are {present}; "
-                f"give {','.join(HEADER)}"
+                f"{where}{image!r} is not in the run's train list; "
+                "is it the answers of another run?"
             )
-        places = [header.index(name) for name in HEADER]
-        start = reader.line_num + 1
-        for cells in reader:
-            line, start = start, reader.line_num + 1
-            where = f"{path}, line {line}: "
-            if not any(cell.strip() for cell in cells):
-                continue
-            if len(cells) != len(header):
-                raise DataError(
-                    f"{where}{len(cells)} cells, the header has {len(header)}; is the line whole?"
-                )
-            image, name, answer = (cells[place] for place in places)
-            name, answer = name.strip(), answer.strip()
-            if not answer:  # not answered yet
-                continue
-            if image not in rows:
-                raise DataError(
-                    f"{where}{image!r} is not in the run's train list; "
-                    "is it the answers of another run?"
-                )
-            if image in twice:
-                raise DataError(
-                    f"{where}{image!r} names several items; give each a name of its own"
-                )
-            if name not in columns:
-                raise DataError(f"{where}the run has no class {name!r}{suggestion(name, columns)}")
-            if answer.lower() not in VALUES:
-                raise DataError(f"{where}{answer!r} is no answer; write 1 for yes or -1 for no")
-            _add(seen, (rows[image], columns[name]), VALUES[answer.lower()], line, where, table)
-    except csv.Error as error:
-        raise DataError(
-            f"{path}, line {reader.line_num}: {error}; check the quotes of this row"
-        ) from None
+        if image in twice:
+            raise DataError(f"{where}{image!r} names several items; give each a name of its own")
+        if name not in columns:
+            raise DataError(f"{where}the run has no class {name!r}{suggestion(name, columns)}")
+        if answer.lower() not in VALUES:
+            raise DataError(f"{where}{answer!r} is no answer; write 1 for yes or -1 for no")
+        _add(seen, (rows[image], columns[name]), VALUES[answer.lower()], line, where, table)
     if not seen:
         raise DataError(f"{path}: no answers; nothing was written")
     return [(row, column, value) for (row, column), (value, _) in seen.items()]

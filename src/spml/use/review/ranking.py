@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import torch
+
+from spml.data import LabelTable
+from spml.data.readers.builder import OnError
+from spml.model import Classifier, ModelInfo
+from spml.use.stored_model import score_readable
 
 Labels = npt.NDArray[np.int8]
 Logits = npt.NDArray[np.float32]
@@ -16,16 +22,51 @@ ROWS = 8192  # rows ranked at once
 STEPS = 60  # of Newton's method; it needs about ten
 
 
-class Scale(NamedTuple):
-    """log odds of being observed = slope × logit + shift of the class.
+class Suggestion(NamedTuple):
+    """An unknown label that is likely positive."""
 
-    Attributes:
-        slope: one for all classes, above 0.
-        shifts: one for each class.
+    row: int  # of the item in the table
+    column: int  # of the class
+    probability: float  # the model's, calibrated if the model is
+    score: float  # orders the list
+
+
+def suggest(
+    table: LabelTable,
+    model: Classifier,
+    info: ModelInfo,
+    count: int,
+    *,
+    columns: Sequence[int] | None,
+    per_class: int | None,
+    batch_size: int,
+    on_error: OnError | None,
+    advance: Callable[[int, int], None] | None,
+) -> list[Suggestion]:
+    """The unknown labels of a table that are most likely positives, best first.
+
+    No other than the table's observed labels are read. `columns` are the classes to suggest, all if
+    None; an unreadable picture is left out if there is `on_error`.
     """
+    logits, read = score_readable(table, model, info, batch_size, on_error, advance)
+    observed: Labels = table.labels
+    scale = fit_scale(logits[read], observed[read])
+    observed = np.where(read[:, None], observed, np.int8(1))  # unread items get no suggestion
+    rows, classes = likeliest(scale, logits, observed, count, columns=columns, per_class=per_class)
+    calibrated = info.calibrate()(torch.from_numpy(logits[rows]))
+    probabilities = calibrated.sigmoid().numpy()
+    scores = scale(logits[rows])
+    return [
+        Suggestion(int(row), int(column), float(probabilities[i, column]), float(scores[i, column]))
+        for i, (row, column) in enumerate(zip(rows, classes, strict=True))
+    ]
 
-    slope: float
-    shifts: npt.NDArray[np.float64]
+
+class Scale(NamedTuple):
+    """log odds of being observed = slope × logit + shift of the class."""
+
+    slope: float  # one for all classes, above 0
+    shifts: npt.NDArray[np.float64]  # one for each class
 
     def __call__(self, logits: Logits) -> npt.NDArray[np.float64]:
         """Scores that are comparable across classes."""

@@ -3,29 +3,50 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
+from PIL import Image
+from torch import Tensor
 
 from spml.data import Experiment, LabelTable
 from spml.data.experiment import Rows
+from spml.data.images.decode import resize
 from spml.data.readers.builder import OnError
 from spml.errors import UserError
 from spml.files import replacing_folder
-from spml.model import ModelInfo, load_model
+from spml.model import Classifier, ModelInfo, load_model
+from spml.model.scoring import infer
 from spml.runs.run import Run
+from spml.use import pages
 from spml.use.evaluate import run_data
-from spml.use.pages import PAGE, refuse_others
+from spml.use.explain.class_maps import (
+    ATTENTION,
+    COVER,
+    STRENGTH,
+    class_maps,
+    colours,
+    enlarged,
+    full_colour,
+    is_evidence,
+    plain,
+)
 from spml.use.predict.inputs import Note
 from spml.use.predict.tagging import class_column
-from spml.use.review.page import draw, render
-from spml.use.review.suggest import Suggestion, suggest
-from spml.use.stored_model import own_device
+from spml.use.review.ranking import Suggestion, suggest
+from spml.use.stored_model import item_of, own_device, picture_of
 
 Split = Literal["train", "val", "all"]
 Advance = Callable[[str, int, int], None]
+SIDE = 360  # the longer side of a picture as shown, in pixels
+MAP = 72  # sides of a heat map, which the browser enlarges
+QUALITY = 85  # of the JPEG files
+EVIDENCE = (
+    "evidence in logits; a place with colour supports the class more than the whole picture does"
+)
 MIN_PRECISION = 0.5  # of the labels of a calibrated model
 TABLE, PICTURES = "suggestions.csv", "pictures"
 COLUMNS = ("rank", "image", "class", "probability", "score", "observed")
@@ -49,21 +70,9 @@ def review(
 ) -> int:
     """Write suggestions.csv, index.html and pictures; return the number of suggestions.
 
-    Args:
-        run: a finished run.
-        out: a new folder.
-        count: number of labels at most.
-        classes: classes to suggest; default: all.
-        per_class: labels of one class at most.
-        min_precision: least calibrated probability of a label; None is MIN_PRECISION if the model
-            is calibrated, else 0.
-        split: rows of the train list to look at.
-        root: folder of the data's files; default: the folder used in training.
-        overwrite: replace a folder that this function wrote.
-        batch_size: items per batch.
-        on_error: called for each unreadable picture, which is left out; without it, it is raised.
-        note: called with a message if the run's data have changed; they are used all the same.
-        advance: called with the stage, the amount done and its total.
+    There are at most `count` suggestions, at most `per_class` of a class, and only of `classes` if
+    they are named. An unreadable picture is left out if there is `on_error`; changed data are used
+    all the same, with a `note`. `advance` is called with the stage, the amount done and its total.
     """
     for flag, value in (
         ("--count", count),
@@ -74,7 +83,7 @@ def review(
             raise UserError(f"{flag} must be above 0, not {value}")
     if min_precision is not None and not 0 <= min_precision <= 1:
         raise UserError(f"--min-precision must be from 0 to 1, not {min_precision}")
-    refuse_others(out, overwrite, "review", lambda name: name in (TABLE, PICTURES))
+    pages.refuse_others(out, overwrite, "review", lambda name: name in (TABLE, PICTURES))
     stored = Run(run)
     config = stored.config
     stored.require_result()
@@ -103,7 +112,7 @@ def review(
         _write_table(folder / TABLE, table, suggestions)
         drawn = draw(suggestions, table, model, info, folder / PICTURES, advance)
         page = render(f"Review, {run.resolve().name}", model, table, suggestions, drawn)
-        (folder / PAGE).write_text(page, encoding="utf-8", errors="replace")
+        (folder / pages.PAGE).write_text(page, encoding="utf-8", errors="replace")
     return len(suggestions)
 
 
@@ -150,3 +159,111 @@ def _write_table(path: Path, table: LabelTable, suggestions: Sequence[Suggestion
             name, image = table.classes[one.column], table.items[one.row]
             numbers = f"{one.probability:.6f}", f"{one.score:.4f}"
             rows.writerow([rank, image, name, *numbers, "|".join(known)])
+
+
+class Drawn(NamedTuple):
+    """Files of a suggestion beside the page, and the picture's size; empty if there is no file."""
+
+    picture: str = ""
+    map: str = ""
+    size: tuple[int, int] = (0, 0)
+
+
+def draw(
+    suggestions: Sequence[Suggestion],
+    table: LabelTable,
+    model: Classifier,
+    info: ModelInfo,
+    folder: Path,
+    advance: Advance | None = None,
+) -> list[Drawn]:
+    """Write each item's picture once, and a heat map of each suggestion, into a new folder."""
+    drawn = [Drawn()] * len(suggestions)
+    if info.preprocessing["kind"] != "pictures":
+        return drawn
+    folder.mkdir()
+    by_row: dict[int, list[int]] = {}
+    for i, one in enumerate(suggestions):
+        by_row.setdefault(one.row, []).append(i)
+    maps = True
+    for done, (row, places) in enumerate(by_row.items(), 1):
+        picture = picture_of(item_of(table, row))
+        name = f"{places[0] + 1:05d}.jpg"
+        image = _fitted(plain(picture), SIDE)
+        image.save(folder / name, quality=QUALITY)
+        heat = _heat(model, picture, int(info.preprocessing["size"])) if maps else None
+        maps = heat is not None
+        for i in places:
+            shown = Drawn(f"{folder.name}/{name}", size=image.size)
+            if heat is not None:
+                file = f"{i + 1:05d}-map.png"
+                values = heat[suggestions[i].column]
+                _map_image(values, full_colour(model, values[None])).save(folder / file)
+                shown = shown._replace(map=f"{folder.name}/{file}")
+            drawn[i] = shown
+        if advance is not None:
+            advance("drawing", done, len(by_row))
+    return drawn
+
+
+def render(
+    title: str,
+    model: Classifier,
+    table: LabelTable,
+    suggestions: Sequence[Suggestion],
+    drawn: Sequence[Drawn],
+) -> str:
+    """Render the page; its key separates the browser's stored answers from other reviews'."""
+    cards = [
+        {
+            "image": table.items[one.row],
+            "name": table.classes[one.column],
+            "p": round(one.probability, 4),
+            "known": _known(table, one.row),
+            "picture": files.picture,
+            "map": files.map,
+            "w": files.size[0],
+            "h": files.size[1],
+        }
+        for one, files in zip(suggestions, drawn, strict=True)
+    ]
+    entries = "\n".join(f"{card['image']}\t{card['name']}" for card in cards)
+    key = hashlib.sha256(entries.encode("utf-8", "replace")).hexdigest()[:16]
+    maps = ""
+    if any(files.map for files in drawn):
+        shown = EVIDENCE if is_evidence(model) else ATTENTION
+        maps = f"Heat maps are {shown}. Full colour is the highest value of each."
+    return pages.render("review.html", title=title, cards=cards, key=key, maps=maps)
+
+
+def _known(table: LabelTable, row: int) -> list[str]:
+    """Observed labels of an item: names of positives, then of known negatives after "not"."""
+    there, absent = table.known(row)
+    return there + [f"not {name}" for name in absent[:3]] + (["…"] if len(absent) > 3 else [])
+
+
+def _fitted(image: Image.Image, side: int) -> Image.Image:
+    """A picture resized so that its longer side has `side` pixels."""
+    scale = side / max(image.size)
+    return image.resize((max(1, round(image.width * scale)), max(1, round(image.height * scale))))
+
+
+def _heat(model: Classifier, picture: Tensor, size: int) -> Tensor | None:
+    """The class maps of a picture; None if the backbone has no feature map.
+
+    Evidence is relative to its mean, because labels learned as absent have hardly any above 0.
+    """
+    device = next(model.parameters()).device
+    try:
+        _, maps = infer(lambda x: class_maps(model, x), resize(picture, size)[None], device)
+    except UserError:
+        return None
+    heat = maps[0].float().cpu()
+    return heat - heat.mean(dim=(1, 2), keepdim=True) if is_evidence(model) else heat
+
+
+def _map_image(values: Tensor, full: float) -> Image.Image:
+    """A class map as colours whose opacity rises with the value."""
+    level = (enlarged(values, MAP, MAP) / full).clamp(0, 1).numpy()
+    cover = 255 * STRENGTH * level**COVER
+    return Image.fromarray(np.rint(np.dstack([colours(level), cover])).astype(np.uint8), "RGBA")

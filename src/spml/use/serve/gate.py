@@ -1,4 +1,4 @@
-"""Gate before the application: who may ask, how many at once, and headers of every answer."""
+"""Gate before the application: who may ask, how many at once, headers and counts of answers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import base64
 import binascii
 import hmac
 import time
-from collections import Counter
+from bisect import bisect_left
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -14,7 +15,6 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from spml.use.serve.metrics import Metrics
 from spml.use.serve.tagger import RefusedError
 
 HEALTH = "/health"  # the one path without a token
@@ -33,6 +33,8 @@ OF_REFUSALS = {
     429: {"Retry-After": "1"},
     503: {"Retry-After": "1"},
 }
+BUCKETS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # upper ends, in seconds
+OTHER = "other"  # stands for every path that the server does not have
 
 
 def refusal(status: int, reason: str) -> JSONResponse:
@@ -47,12 +49,8 @@ class Gate:
     reach the server under a name of its own (DNS rebinding). A POST from a page of another origin
     is refused, because a browser would send it with the user's password.
 
-    Args:
-        application: the application behind the gate.
-        metrics: counts every answer.
-        hosts: accepted names in the Host header; None accepts any.
-        token: what clients must send, as a bearer token or as the password of HTTP's basic
-            authentication; None admits everyone.
+    The token comes as a bearer token or as the password of HTTP's basic authentication. None as
+    `hosts` accepts any name, None as token admits everyone.
     """
 
     def __init__(
@@ -143,3 +141,43 @@ class Places:
         finally:
             self._held[client] -= 1
             self._held += Counter()  # forgets addresses without a place
+
+
+class Metrics:
+    """Counts and latencies of the requests answered so far, by path; clients cannot add paths."""
+
+    def __init__(self, paths: frozenset[str]) -> None:
+        self._paths = paths
+        self._answers: Counter[tuple[str, int]] = Counter()
+        self._slots: defaultdict[str, list[int]] = defaultdict(lambda: [0] * (len(BUCKETS) + 1))
+        self._seconds: defaultdict[str, float] = defaultdict(float)
+
+    def record(self, path: str, status: int, seconds: float) -> None:
+        """Count one answer."""
+        known = path if path in self._paths else OTHER
+        self._answers[known, status] += 1
+        self._slots[known][bisect_left(BUCKETS, seconds)] += 1
+        self._seconds[known] += seconds
+
+    def text(self, in_flight: int) -> str:
+        """Format the counts for Prometheus; `in_flight` bodies are being read or answered."""
+        return "\n".join([*self._lines(in_flight), ""])
+
+    def _lines(self, in_flight: int) -> Iterator[str]:
+        yield "# HELP spml_requests_total Answered requests."
+        yield "# TYPE spml_requests_total counter"
+        for (path, status), count in sorted(self._answers.items()):
+            yield f'spml_requests_total{{path="{path}",status="{status}"}} {count}'
+        name = "spml_request_seconds"
+        yield f"# HELP {name} Seconds from the request's head to the end of its answer."
+        yield f"# TYPE {name} histogram"
+        for path, slots in sorted(self._slots.items()):
+            below = 0
+            for end, count in zip((*BUCKETS, "+Inf"), slots, strict=True):
+                below += count
+                yield f'{name}_bucket{{path="{path}",le="{end}"}} {below}'
+            yield f'{name}_sum{{path="{path}"}} {self._seconds[path]:.6f}'
+            yield f'{name}_count{{path="{path}"}} {below}'
+        yield "# HELP spml_bodies_in_flight Requests whose body is being read or answered."
+        yield "# TYPE spml_bodies_in_flight gauge"
+        yield f"spml_bodies_in_flight {in_flight}"

@@ -21,33 +21,19 @@ NEEDED = ("starlette", "uvicorn", "python_multipart")
 
 @dataclass(frozen=True)
 class Access:
-    """Who reaches the server, and how.
+    """Who reaches the server, and how."""
 
-    Attributes:
-        host: address to listen at; a loopback address is for this machine alone.
-        port: port to listen at; 0 for any free one.
-        token: what clients must send; None admits everyone.
-        certificate: file of a TLS certificate, for HTTPS.
-        key: file of its private key; None if the certificate's file holds it.
-    """
-
-    host: str = "127.0.0.1"
-    port: int = 7860
-    token: str | None = None
-    certificate: Path | None = None
-    key: Path | None = None
+    host: str = "127.0.0.1"  # a loopback address is for this machine alone
+    port: int = 7860  # 0 for any free one
+    token: str | None = None  # what clients must send; None admits everyone
+    certificate: Path | None = None  # of TLS, for HTTPS
+    key: Path | None = None  # None if the certificate's file holds it
 
 
 def serve(run: Path, access: Access, limits: Limits | None = None) -> None:
-    """Serve the page until interrupted.
-
-    Args:
-        run: a run folder or its `best`.
-        access: who reaches the server.
-        limits: limits of a client's picture.
-    """
+    """Serve the page of a run folder, or of its `best`, until interrupted."""
     check_packages()
-    from spml.use.serve.server import server
+    from spml.use.serve.app import server
 
     tagger = Tagger(run, limits or Limits())
     with listening(access.host, access.port) as at:

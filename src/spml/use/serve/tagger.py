@@ -19,8 +19,7 @@ from spml.errors import DataError, UserError
 from spml.model import load_model
 from spml.model.scoring import infer
 from spml.model.store import BEST
-from spml.use.explain.class_maps import meaning
-from spml.use.explain.scored import ScoredPicture
+from spml.use.explain.class_maps import ScoredPicture, meaning
 from spml.use.predict.writers import columns
 from spml.use.stored_model import calibrated, own_device
 
@@ -37,24 +36,14 @@ class RefusedError(DataError):
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a client's picture.
+    """Limits of a client's picture."""
 
-    Attributes:
-        bytes: length of the file.
-        pixels: width times height.
-    """
-
-    bytes: int = 20_000_000
-    pixels: int = 50_000_000
+    bytes: int = 20_000_000  # of the file
+    pixels: int = 50_000_000  # width times height
 
 
 class Tagger:
-    """A model that tags one item at a time, so that memory stays bounded.
-
-    Args:
-        run: a run folder or its `best`.
-        limits: limits of a client's picture.
-    """
+    """A model that tags one item at a time, so that memory stays bounded."""
 
     def __init__(self, run: Path, limits: Limits) -> None:
         self.model, self.info = load_model(run)
