@@ -78,15 +78,7 @@ def _fitted(main: LabelTable, source: Path, table: LabelTable, path: Path) -> La
     elif table.root is not None and main.root is not None and table.root != main.root:
         here, way = f"{_normal(main.root)}{os.sep}", _way(main.root, table.root)
         items = [os.path.normpath(way / item).removeprefix(here) for item in items]
-    return LabelTable(
-        items,
-        table.classes,
-        sparse,
-        x=table.x,
-        root=main.root,
-        places=table.places,
-        feature_names=table.feature_names,
-    )
+    return table.replaced(items=items, labels=sparse, root=main.root)
 
 
 def _way(start: Path, target: Path) -> Path:
