@@ -86,3 +86,16 @@ def _without_outline(entry: dict[str, Any]) -> dict[str, Any]:
     """Drop the outline while the file is read: outlines are most of it and would fill memory."""
     entry.pop("segmentation", None)
     return entry
+
+
+def coco_boxes(table: LabelTable, root: Path) -> Iterator[tuple[int, int, float]]:
+    """Yield the boxes of the instances files."""
+    row = {item: i for i, item in enumerate(table.items)}
+    for folder in sorted({item.partition("/")[0] for item in table.items}):
+        path = root / "annotations" / f"instances_{folder}.json"
+        with instances(path, folder) as (names, files, annotations):
+            column = {number: table.classes.index(name) for number, name in names.items()}
+            for entry in annotations:
+                if (item := files[entry["image_id"]]) in row:
+                    _, _, width, height = entry["bbox"]
+                    yield row[item], column[entry["category_id"]], float(width) * float(height)
