@@ -60,14 +60,8 @@ def download(
 ) -> Path:
     """Download a file unless it exists, check its content, and return its path.
 
-    Received bytes are kept in `NAME.part`, from which a later call resumes.
-
-    Args:
-        remote: the file.
-        folder: where to put it.
-        advance: called with the progress.
-        attempts: tries in a row without a new byte before an address is abandoned.
-        wait: seconds before the second try; doubled before each further one.
+    Received bytes are kept in `NAME.part`, from which a later call resumes. An address is abandoned
+    after a number of `attempts` in a row without a new byte; `wait` is in seconds, and doubles.
     """
     path = folder / remote.name
     if path.exists():
@@ -225,13 +219,7 @@ def unpack(archive: Path, folder: Path, expected: int, *, advance: Advance = sil
 
     The content is unpacked into a temporary folder and moved at the end, so that an interrupted
     call leaves nothing that a later call would take for complete. Existing files are kept and must
-    have the same content.
-
-    Args:
-        archive: the file.
-        folder: destination of its content.
-        expected: approximate number of unpacked bytes, for the progress.
-        advance: called with the bytes unpacked.
+    have the same content. `expected` is an approximate number of bytes, for the progress.
     """
     done = marker(archive.name, folder)
     if done.exists():

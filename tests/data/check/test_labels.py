@@ -3,8 +3,7 @@
 import pytest
 
 from spml.data import read
-from spml.data.check.check import check
-from spml.data.check.labels import positives_seen
+from spml.data.check.check import check, positives_seen
 from spml.errors import DataError
 from tests.data.check.test_check import checked, kinds, only
 

@@ -134,10 +134,7 @@ class Pictures:
     def read(
         self, rows: Rows, out: Pixels, cancelled: Callable[[], bool] | None = None
     ) -> dict[int, DataError]:
-        """Copy pictures to `out`, waiting for those in decoding; return the errors by row.
-
-        `cancelled` returns whether the pictures are no longer wanted, which ends the waiting.
-        """
+        """Copy pictures to `out`, waiting for those in decoding; return the errors by row."""
         errors: dict[int, DataError] = {}
         self._locate(rows, cancelled)
         for row, pixels in zip(rows.tolist(), out, strict=True):

@@ -102,11 +102,7 @@ def rows_of_features(
 ) -> Iterator[tuple[str, str, Array]]:
     """Yield the place, the name and the features of each row of a CSV file.
 
-    Args:
-        path: the file. Its columns of labels are ignored.
-        columns: of the names of rows, and of the features if they are not `known`.
-        known: the columns of the features of a model, in order; empty if it does not name them.
-        on_error: called for each invalid row, which is then left out.
+    `known` are the columns of a model's features, in order; empty if it does not name them.
     """
     builder = Builder(path, Reading(on_error=on_error), path.parent)
     rows, line, header = _opened(builder)

@@ -154,15 +154,7 @@ def _add_files(
     classes: ClassList | None = None,
     on_error: OnError | None = None,
 ) -> Tables:
-    """Add one split for each file, in the classes of the training file.
-
-    Args:
-        tables: of the training file, `source`.
-        files: by split, "val" or "test".
-        reader: returns the tables of a file in fixed classes.
-        classes: its class list; None takes the classes of its tables.
-        on_error: called for each row that is in another file too, which is then left out.
-    """
+    """Add one split for each file, in the classes of the training file, without its items."""
     main = next(iter(tables.values()))
     listed = classes or ClassList({name: name for name in main.classes}, str(source))
     joined = dict(tables)
