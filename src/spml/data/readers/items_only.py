@@ -16,13 +16,7 @@ from spml.data.readers.arrays import (
     strings,
 )
 from spml.data.readers.builder import Builder, OnError, Reading
-from spml.data.readers.columns import (
-    Columns,
-    feature,
-    feature_columns,
-    listed,
-    position,
-)
+from spml.data.readers.columns import Columns, feature, feature_columns, listed, position
 from spml.data.readers.parquet import BATCH, arrow_errors, is_text
 from spml.data.readers.tabular import Record, records
 from spml.errors import DataError

@@ -15,14 +15,7 @@ from typing import Any
 
 from spml.data.names import suggestion
 from spml.data.readers.builder import Builder, Reading
-from spml.data.readers.columns import (
-    feature,
-    feature_columns,
-    is_number,
-    listed,
-    position,
-    recipe,
-)
+from spml.data.readers.columns import feature, feature_columns, is_number, listed, position, recipe
 from spml.data.table import SPLITS, LabelTable
 from spml.errors import DataError
 from spml.files import lines
@@ -155,8 +148,7 @@ class Form:
             if hint := recipe(names):
                 remedy += f"; {hint}"
             raise builder.error(
-                place,
-                f"no column 'image'; the columns are {listed(names)}; {remedy}",
+                place, f"no column 'image'; the columns are {listed(names)}; {remedy}"
             )
         if "label" not in at:
             others = {*at.values(), *(i for i, _ in features)}
