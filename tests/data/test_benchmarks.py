@@ -17,12 +17,8 @@ from spml.data.check.benchmark import differences, missing_pictures, observed_sh
 from spml.data.experiment import Experiment, split
 from spml.data.observation import draw
 
-HOSTS = {
-    "host.robots.ox.ac.uk",
-    "thor.robots.ox.ac.uk",
-    "images.cocodataset.org",
-    "data.caltech.edu",
-}
+HOSTS = {"host.robots.ox.ac.uk", "thor.robots.ox.ac.uk"}
+HOSTS |= {"images.cocodataset.org", "data.caltech.edu"}
 ALL = [archive for entry in ENTRIES for archive in entry.archives]
 
 
@@ -55,19 +51,10 @@ def experiment(name, listed, tested, classes, positives):
     labels = np.full((listed, classes), -1, np.int8)
     number = np.floor((np.arange(listed) + 1) * positives) - np.floor(np.arange(listed) * positives)
     labels[np.arange(classes) < number[:, None]] = 1
-    table = LabelTable(
-        [f"{i}.jpg" for i in range(listed)], [f"c{i}" for i in range(classes)], labels
-    )
-    test = table.take(np.arange(tested) % listed)
-    return Experiment(
-        name,
-        table.classes,
-        table.with_labels(draw(table.sparse)),
-        table,
-        *split(listed),
-        test,
-        "complete",
-    )
+    names = [f"c{i}" for i in range(classes)]
+    table = LabelTable([f"{i}.jpg" for i in range(listed)], names, labels)
+    test, seen = table.take(np.arange(tested) % listed), table.with_labels(draw(table.sparse))
+    return Experiment(name, names, seen, table, *split(listed), test, "complete")
 
 
 def test_files_that_match_the_paper_have_no_differences():
@@ -103,23 +90,16 @@ def test_missing_pictures(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "1.jpg").touch()
     (tmp_path / "3.jpg").mkdir()
-    table = LabelTable(
-        ["a/1.jpg", "a/2.jpg", "b/1.jpg", "3.jpg"], ["x"], np.ones((4, 1)), root=tmp_path
-    )
+    items = ["a/1.jpg", "a/2.jpg", "b/1.jpg", "3.jpg"]
+    table = LabelTable(items, ["x"], np.ones((4, 1)), root=tmp_path)
     expected = [tmp_path / "a/2.jpg", tmp_path / "b/1.jpg", tmp_path / "3.jpg"]
     assert missing_pictures([table]) == expected
 
 
 def test_the_steps_for_nuswide_name_the_files_that_are_read():
     text = BENCHMARKS["nuswide"].steps.format(root="here")
-    for name in (
-        "formatted_train_images.npy",
-        "formatted_val_labels.npy",
-        "ImageList",
-        "Groundtruth",
-        "here/Flickr",
-    ):
-        assert name in text
+    lists = ("formatted_train_images.npy", "formatted_val_labels.npy", "ImageList", "Groundtruth")
+    assert all(name in text for name in (*lists, "here/Flickr"))
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=NAMES)

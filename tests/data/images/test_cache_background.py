@@ -52,9 +52,8 @@ def test_pixels_are_those_of_decoding(tmp_path, decoded, settled, mode):
         assert cache.build is None
         feed = feed_of(table, cache, mode)
         batches = [np.array([5, 1]), np.arange(30)]
-        assert all(
-            torch.equal(x, expected[rows]) for _ in range(2) for x, rows in feed.batches(batches)
-        )
+        for x, rows in [*feed.batches(batches), *feed.batches(batches)]:
+            assert torch.equal(x, expected[rows])
     assert len(decoded) == 30
 
 
@@ -65,11 +64,13 @@ def test_a_complete_device_copy_replaces_all_reads(tmp_path, monkeypatch):
         feed = feed_of(table, cache, "resident")
         part = list(feed.batches([np.array([1, 2]), np.array([2, 4])]))
         assert feed.resident is None and all(torch.equal(x, expected[rows]) for x, rows in part)
-        read = []
-        original = feed.cached.read
-        monkeypatch.setattr(
-            feed.cached, "read", lambda rows, *args: read.extend(rows) or original(rows, *args)
-        )
+        read, original = [], feed.cached.read
+
+        def noted(rows, *arguments):
+            read.extend(rows)
+            return original(rows, *arguments)
+
+        monkeypatch.setattr(feed.cached, "read", noted)
         assert torch.equal(torch.cat([x for x, _ in feed.in_order(4)]), expected)
         assert sorted(read) == [0, 3, 5, 6, 7, 8]  # the others are already resident
         assert torch.equal(feed.resident, channels_last(expected))
@@ -83,15 +84,13 @@ def test_pictures_are_decoded_in_the_order_of_first_rows_then_tables(tmp_path, d
     train = make(tmp_path / "a", 4)
     val = make(tmp_path / "b", 3, start=4)
     test = make(tmp_path / "c", 3, start=7)
-    with opened(
-        [train, val, test], tmp_path / "cache", threads=1, first=[(val, [2, 0]), (train, [3, 0])]
-    ) as cache:
+    first, tables = [(val, [2, 0]), (train, [3, 0])], [train, val, test]
+    with opened(tables, tmp_path / "cache", threads=1, first=first) as cache:
         cache.finish()
     assert decoded == [f"{i}.jpg" for i in (6, 4, 3, 0, 1, 2, 5, 7, 8, 9)]
     decoded.clear()
-    open_cache(
-        [test, val], SIZE, folder=tmp_path / "other", threads=1, first=[(val, np.array([1]))]
-    )
+    first = [(val, np.array([1]))]
+    open_cache([test, val], SIZE, folder=tmp_path / "other", threads=1, first=first)
     assert decoded == [f"{i}.jpg" for i in (5, 7, 8, 9, 4, 6)]
 
 
@@ -148,10 +147,9 @@ def test_unreadable_pictures_are_reported_when_needed_and_at_the_end(tmp_path, g
         gate.open()
         with pytest.raises(DataError) as caught:
             reported.result(30)
-        assert str(caught.value) == str(before.value)
-        assert "line 11" in str(caught.value)
-        assert "9.jpg" in str(caught.value)
-        assert "; and 2 more;" in str(caught.value)
+        message = str(caught.value)
+        assert message == str(before.value)
+        assert all(part in message for part in ("line 11", "9.jpg", "; and 2 more;"))
         assert len(gate.names) == 30
         with refused(r"9\.jpg"):
             list(feed.in_order(8))
@@ -168,9 +166,8 @@ def test_concurrent_requests_decode_nothing_twice(tmp_path, decoded, settled):
         with opened([table], tmp_path / mode, mode) as cache, ThreadPoolExecutor(8) as pool:
             pictures = feed_of(table, cache, mode).cached
             asked = [np.random.default_rng(i).integers(0, 60, 9) for i in range(40)]
-            for rows, (x, errors) in zip(
-                asked, pool.map(partial(batch, pictures), asked), strict=True
-            ):
+            done = pool.map(partial(batch, pictures), asked)
+            for rows, (x, errors) in zip(asked, done, strict=True):
                 assert torch.equal(x, expected[rows]) and not errors
         assert sorted(decoded) == sorted(set(decoded))
 
@@ -182,9 +179,8 @@ def test_memory_promised_to_other_tables_is_not_free(tmp_path, monkeypatch):
     with opened([table], tmp_path / "cache", "memory") as cache:
         first, other = cache.pictures(table), table.take([5, 4, 3, 2, 1, 0])
         assert cache.pictures(table.take(np.arange(6))) is first  # the same files
-        with pytest.raises(
-            UserError, match=r"10 kB do not fit well in the 7 kB that are free; give --cache disk"
-        ):
+        message = r"10 kB do not fit well in the 7 kB that are free; give --cache disk"
+        with pytest.raises(UserError, match=message):
             cache.pictures(other)
         batch(first, np.arange(6))
         assert first.promised == 0

@@ -16,16 +16,14 @@ from spml.data.check.check import check
 from spml.data.check.fix import clean
 from spml.errors import DataError, UserError
 from tests.data.conftest import FUZZ, refused, train
+from tests.data.conftest import rows as rows_of
 
 
 def tolerant(path, **options):
     """Return the labels of each item by split, and the reported errors."""
     reported = []
     tables = read(path, **options, on_error=reported.append)
-    labels = {
-        split: dict(zip(table.items, table.labels.tolist(), strict=True))
-        for split, table in tables.items()
-    }
+    labels = {split: rows_of(table) for split, table in tables.items()}
     return labels, [str(error).replace(f"{path}", path.name) for error in reported]
 
 
@@ -157,9 +155,8 @@ def test_parquet(tmp_path, monkeypatch, batch):
     pq.write_table(pa.table({**columns, "dog": [1, 1, 1, 1, 0], "cat": [0, 0, 0, 0.5, 1.0]}), path)
     labels, reported = tolerant(path)
     assert labels == {"train": {"a": [1, 0], "e": [0, 1]}}
-    assert [text.partition(":")[0] for text in reported] == [
-        f"my.parquet, row {row}" for row in (2, 3, 4)
-    ]
+    places = [text.partition(":")[0] for text in reported]
+    assert places == [f"my.parquet, row {row}" for row in (2, 3, 4)]
     assert "0.5 in column 'cat'" in reported[2]
 
     pq.write_table(pa.table({**columns, "label": ["x", "y", "x", "x", "z"]}), path)
