@@ -24,7 +24,7 @@ HOMES = {
         "bench/workers.py": "runs the runs of a plan"
     },
     ("FileLock", "SoftFileLock", "lock_descriptor", "flock", "lockf"): {
-        "data/download/resumable.py": "one download of a file at a time",
+        "data/download.py": "one download of a file at a time",
         "data/images/store.py": "one writer of the cache at a time",
         "runs/folder.py": "one process trains into a run folder",
     },

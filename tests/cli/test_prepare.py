@@ -8,13 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from spml.data.benchmarks import BENCHMARKS, Counts
-from spml.data.download import archive as unpacking
-from spml.data.download import resumable as downloading
-from spml.data.download.remote import Archive
+from spml.data import download
+from spml.data.benchmarks import BENCHMARKS, Archive, Counts
 from spml.data.readers.voc import CLASSES
 from tests.conftest import spml
-from tests.data.download.server import serving
+from tests.data.file_server import serving
 
 
 def voc_files(pictures=True):
@@ -61,7 +59,7 @@ def server(monkeypatch):
     """The archive on a local server, instead of the official address."""
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(downloading.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(download.time, "sleep", lambda seconds: None)
     with serving() as files:
 
         def offer(content):
@@ -149,7 +147,7 @@ def test_an_interrupted_unpacking_is_finished_by_running_again(root, server, cap
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(unpacking.shutil, "move", stop)
+        patch.setattr(download.shutil, "move", stop)
         assert spml(f"prepare voc --root {root} --download") == 130
     assert "interrupted; run it again to resume" in capsys.readouterr().err
     assert spml(f"prepare voc --root {root} --download") == 0

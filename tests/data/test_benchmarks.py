@@ -1,11 +1,15 @@
-"""The entries of the benchmarks, and the comparison of files with them."""
+"""The entries of the benchmarks, the comparison of files with them, and a new entry."""
 
 import hashlib
+import os
 import re
+import subprocess
+import sys
 from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from spml.data import LabelTable, observe
 from spml.data.benchmarks import BENCHMARKS, ENTRIES, NAMES, function, paper_counts
@@ -13,12 +17,8 @@ from spml.data.check.benchmark import differences, missing_pictures, observed_sh
 from spml.data.experiment import Experiment, split
 from spml.data.observation import draw
 
-HOSTS = {
-    "host.robots.ox.ac.uk",
-    "thor.robots.ox.ac.uk",
-    "images.cocodataset.org",
-    "data.caltech.edu",
-}
+HOSTS = {"host.robots.ox.ac.uk", "thor.robots.ox.ac.uk"}
+HOSTS |= {"images.cocodataset.org", "data.caltech.edu"}
 ALL = [archive for entry in ENTRIES for archive in entry.archives]
 
 
@@ -51,19 +51,10 @@ def experiment(name, listed, tested, classes, positives):
     labels = np.full((listed, classes), -1, np.int8)
     number = np.floor((np.arange(listed) + 1) * positives) - np.floor(np.arange(listed) * positives)
     labels[np.arange(classes) < number[:, None]] = 1
-    table = LabelTable(
-        [f"{i}.jpg" for i in range(listed)], [f"c{i}" for i in range(classes)], labels
-    )
-    test = table.take(np.arange(tested) % listed)
-    return Experiment(
-        name,
-        table.classes,
-        table.with_labels(draw(table.sparse)),
-        table,
-        *split(listed),
-        test,
-        "complete",
-    )
+    names = [f"c{i}" for i in range(classes)]
+    table = LabelTable([f"{i}.jpg" for i in range(listed)], names, labels)
+    test, seen = table.take(np.arange(tested) % listed), table.with_labels(draw(table.sparse))
+    return Experiment(name, names, seen, table, *split(listed), test, "complete")
 
 
 def test_files_that_match_the_paper_have_no_differences():
@@ -99,23 +90,16 @@ def test_missing_pictures(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "1.jpg").touch()
     (tmp_path / "3.jpg").mkdir()
-    table = LabelTable(
-        ["a/1.jpg", "a/2.jpg", "b/1.jpg", "3.jpg"], ["x"], np.ones((4, 1)), root=tmp_path
-    )
+    items = ["a/1.jpg", "a/2.jpg", "b/1.jpg", "3.jpg"]
+    table = LabelTable(items, ["x"], np.ones((4, 1)), root=tmp_path)
     expected = [tmp_path / "a/2.jpg", tmp_path / "b/1.jpg", tmp_path / "3.jpg"]
     assert missing_pictures([table]) == expected
 
 
 def test_the_steps_for_nuswide_name_the_files_that_are_read():
     text = BENCHMARKS["nuswide"].steps.format(root="here")
-    for name in (
-        "formatted_train_images.npy",
-        "formatted_val_labels.npy",
-        "ImageList",
-        "Groundtruth",
-        "here/Flickr",
-    ):
-        assert name in text
+    lists = ("formatted_train_images.npy", "formatted_val_labels.npy", "ImageList", "Groundtruth")
+    assert all(name in text for name in (*lists, "here/Flickr"))
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=NAMES)
@@ -127,3 +111,67 @@ def test_the_functions_of_an_entry_exist(entry):
 
 def test_data_outside_the_paper_have_no_counts():
     assert paper_counts("photos.csv") is None and paper_counts("digits") is None
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+
+from spml.data import benchmarks
+from spml.data.readers.builder import Reading
+from spml.data.readers.tabular import read_csv
+
+def read_fifth(root, *, labels="complete"):
+    return read_csv(root / "list.csv", None, Reading(labels))
+
+benchmarks.BENCHMARKS["fifth"] = benchmarks.Benchmark(
+    "fifth",
+    "Fifth",
+    "__main__:read_fifth",
+    benchmarks.Counts(3, 16, 4, 5, 1.4, tolerance=0.3),
+    steps="Ask its authors, then put list.csv into {root}.",
+)
+benchmarks.NAMES += ("fifth",)
+
+from spml.cli import main
+
+root, out = sys.argv[1:]
+small = ("--backbone", "tiny", "--weights", "none", "--size", "16", "--epochs", "1")
+cpu = ("--accelerator", "cpu", "--cache", "memory")
+assert main(["prepare", "--help"]) == 0
+for command, *options in (
+    ("prepare",),
+    ("check", "--min-positives", "1"),
+    ("stats",),
+    ("train", "--out", out, *small, *cpu),
+):
+    print(f"== {command}", flush=True)
+    assert main([command, "fifth", "--root", root, *options]) == 0, command
+"""
+
+
+@pytest.fixture
+def root(tmp_path):
+    """The files of the benchmark."""
+    folder = tmp_path / "fifth"
+    folder.mkdir()
+    random = np.random.default_rng(0)
+    lines = ["image,label,split"]
+    for number in range(25):
+        pixels = random.integers(0, 255, (16, 16, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(folder / f"{number}.png")
+        label = ("a", "b|c", "c", "a|b", "b")[number % 5]
+        lines.append(f"{number}.png,{label},{'train' if number < 20 else 'test'}")
+    (folder / "list.csv").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def test_every_command_accepts_a_new_benchmark(root, tmp_path):
+    environment = {**os.environ, "SPML_CACHE": str(tmp_path / "cache"), "COLUMNS": "200"}
+    command = [sys.executable, "-c", SCRIPT, str(root), str(tmp_path / "run")]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "voc|coco|nuswide|cub|fifth" in done.stdout
+    assert "fifth: 3 classes, 16 / 4 / 5 images" in done.stdout
+    assert "as in the paper: 16 / 4 / 5, 1.4" in done.stdout
+    assert (tmp_path / "run" / "result.json").exists()

@@ -11,6 +11,12 @@ from spml.data.readers.digits import SETTINGS
 from spml.errors import DataError, UserError
 from tests.data.conftest import refused, train
 
+HEAD = "image,label\n"
+SPLIT = "image,label,split\n"
+UNLABELLED = ": the validation rows have no label"
+MAX = 4294967295
+SEEDS = f"from 0 to {MAX}"
+
 
 def many(n=10):
     lines = (f"{i}.jpg,{'abc'[i % 3]}|{'abc'[(i + 1) % 3]}\n" for i in range(n))
@@ -39,10 +45,8 @@ def test_observed_data_stay_unchanged(write):
 
 
 def test_a_separate_validation_split_follows_the_training_rows_in_one_draw(write):
-    text = "image,label,split\n" + "".join(
-        f"{i},a|b|c,{['val', 'train', 'test'][i % 3]}\n" for i in range(12)
-    )
-    experiment = load(write(text), labels="complete")
+    lines = (f"{i},a|b|c,{['val', 'train', 'test'][i % 3]}\n" for i in range(12))
+    experiment = load(write(SPLIT + "".join(lines)), labels="complete")
 
     assert list(experiment.observed.items) == ["1", "4", "7", "10", "0", "3", "6", "9"]
     np.testing.assert_array_equal(experiment.train_rows, range(4))
@@ -81,23 +85,19 @@ def test_fraction_zero_needs_no_validation_rows(write):
     ("content", "options", "message"),
     [
         (
-            "image,label,split\na,x,test\nb,x,val\n",
+            f"{SPLIT}a,x,test\nb,x,val\n",
             {},
             "no training rows, only val and test.*mark some rows train",
         ),
-        ("image,label\na,x\n", {}, "1 training rows.*at least 2"),
+        (f"{HEAD}a,x\n", {}, "1 training rows.*at least 2"),
         (
-            "image,label\na,x\nb,x\n",
+            f"{HEAD}a,x\nb,x\n",
             {},
             "2 rows give no validation row at fraction 0.2; add rows, or mark",
         ),
-        ("image,label\na,x\nb,x\nc,x\n", {"val_fraction": 0.6}, "1 training rows"),
-        ("image,label,split\na,x,\nb,x,\nc,,val\n", {}, ": the validation rows have no label"),
-        (
-            "image,label,negative,split\na,x,,\nb,x,,\nc,,x,val\n",
-            {},
-            ": the validation rows have no label",
-        ),
+        (f"{HEAD}a,x\nb,x\nc,x\n", {"val_fraction": 0.6}, "1 training rows"),
+        (f"{SPLIT}a,x,\nb,x,\nc,,val\n", {}, UNLABELLED),
+        ("image,label,negative,split\na,x,,\nb,x,,\nc,,x,val\n", {}, UNLABELLED),
     ],
 )
 def test_too_little_data(write, content, options, message):
@@ -116,15 +116,11 @@ def test_too_little_data(write, content, options, message):
         (lambda path: read(path, labels="full"), UserError, "'full'.*'observed' or 'complete'"),
         (lambda path: read("digits", classes="a"), UserError, "digits has its own classes"),
         (lambda path: load(path, val_fraction=1), UserError, "fraction 1"),
+        (lambda path: load(path, split_seed=-1), UserError, f"--split-seed -1.*{SEEDS}"),
         (
-            lambda path: load(path, split_seed=-1),
+            lambda path: load(path, observe_seed=MAX + 1),
             UserError,
-            "--split-seed -1.*from 0 to 4294967295",
-        ),
-        (
-            lambda path: load(path, observe_seed=2**32),
-            UserError,
-            "--observe-seed 4294967296.*from 0 to 4294967295",
+            f"--observe-seed {MAX + 1}.*{SEEDS}",
         ),
     ],
 )
@@ -136,7 +132,7 @@ def test_impossible_requests_are_refused(write, call, error, message):
 
 
 def test_validation_rows_without_labels(write):
-    train = write("image,label\na,x\nb,x\n")
+    train = write(f"{HEAD}a,x\nb,x\n")
     val = write("image,label,negative\nc,,x\nd,x,\n", "val.csv")
     assert len(load(train, val=val).val_rows) == 2
     complete = load(write("image,label,split\na,x,\nb,x,\nc,,val\n"), labels="complete")

@@ -7,6 +7,9 @@ from spml.data import LabelTable, near_duplicates
 from spml.data.names import class_list, joined_names, suggestion, written_lists
 from tests.data.conftest import refused
 
+NONE = "the names given: no class names"
+COMMAS = "give names joined by commas"
+
 
 @pytest.fixture
 def names(tmp_path, monkeypatch):
@@ -35,19 +38,12 @@ def test_a_known_name_stands_for_itself(names):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (
-            "gone.txt",
-            r"gone.txt: no such file of class names; "
-            "check the path, or give names joined by commas",
-        ),
+        ("gone.txt", f"gone.txt: no such file of class names; check the path, or {COMMAS}"),
         ("lists/mine", r"lists/mine: no such file of class names"),
         ("dog,cat,dog", r"the names given: class 'dog' appears twice; remove one"),
         ("dog,a|b", r"the names given: class 'a\|b' contains"),
-        (
-            " , ",
-            r"the names given: no class names; give one a line of a file, or some joined by commas",
-        ),
-        ("", r"the names given: no class names"),
+        (" , ", f"{NONE}; give one a line of a file, or some joined by commas"),
+        ("", NONE),
     ],
 )
 def test_text_that_gives_no_list(names, text, message):

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from spml.data import LabelTable, load, observe
-from spml.data.observation import Observation, draw, draw_weighted
-from spml.data.readers.object_sizes import areas
+from spml.data.observation import Observation, areas, draw, draw_weighted
 from spml.data.readers.voc import CLASSES
 from spml.data.table import SparseLabels
 from spml.errors import UserError

@@ -15,11 +15,20 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spml.data.download.remote import Archive
-
 if TYPE_CHECKING:
     from spml.data.readers.builder import Kind
     from spml.data.table import LabelTable
+
+
+@dataclass(frozen=True)
+class Archive:
+    """An archive to download and unpack."""
+
+    name: str  # on the disk
+    addresses: tuple[str, ...]  # tried in turn
+    size: int  # in bytes
+    digest: str  # "md5:..." or "sha256:..." of its content
+    unpacked: int  # approximate number of bytes it unpacks to
 
 
 @dataclass(frozen=True)
@@ -89,7 +98,7 @@ ENTRIES = (
         name="voc",
         title="VOC",
         reader="spml.data.readers.voc:read_voc",
-        boxes="spml.data.readers.object_sizes:voc_boxes",
+        boxes="spml.data.readers.voc:voc_boxes",
         paper=Counts(20, 4574, 1143, 5823, 1.46),
         archives=(
             Archive(
@@ -112,7 +121,7 @@ ENTRIES = (
         name="coco",
         title="COCO",
         reader="spml.data.readers.coco:read_coco",
-        boxes="spml.data.readers.object_sizes:coco_boxes",
+        boxes="spml.data.readers.coco:coco_boxes",
         paper=Counts(80, 65665, 16416, 40137, 2.94),
         archives=(
             Archive(

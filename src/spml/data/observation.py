@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from spml.data.benchmarks import BENCHMARKS, function
 from spml.data.experiment import SEED
 from spml.data.readers.read import read
 from spml.data.table import Labels, LabelTable, SparseLabels, concatenate
@@ -176,8 +177,6 @@ class Observation:
             observed = draw(table.sparse, seed, self.positives, self.negatives)
             return observed, record | {"seed": seed}
         if self.model == "size":
-            from spml.data.readers.object_sizes import areas
-
             weights = areas(source, table)
             record["without_area"] = int((weights <= 0).sum())
         else:
@@ -187,6 +186,30 @@ class Observation:
         log_weights[weights > 0] = self.gamma * np.log(weights[weights > 0])
         observed = draw_weighted(table.sparse, log_weights, seed, self.positives)
         return observed, record | {"seed": seed}
+
+
+def areas(source: str, table: LabelTable) -> npt.NDArray[np.float64]:
+    """Return the summed box area of each positive in pixels, in the order of `positives(-1)`."""
+    with_boxes = [name for name, entry in BENCHMARKS.items() if entry.boxes]
+    if source not in with_boxes:
+        raise UserError(
+            f"{source} has no boxes, so sizes are not known; "
+            f"--observe size is for {' and '.join(with_boxes)}"
+        )
+    assert table.root is not None
+    known = table.sparse.positives(-1)
+    keys = known.entry_rows() * known.num_classes + known.indices
+    boxes = np.fromiter(
+        function(BENCHMARKS[source].boxes)(table, table.root),
+        np.dtype([("row", np.int64), ("column", np.int64), ("area", np.float64)]),
+    )
+    wanted = boxes["row"] * known.num_classes + boxes["column"]
+    at = np.searchsorted(keys, wanted)
+    at[at == len(keys)] = 0
+    labelled = keys[at] == wanted if len(keys) else np.zeros(len(wanted), bool)
+    out = np.zeros(len(keys))
+    np.add.at(out, at[labelled], boxes["area"][labelled])
+    return out
 
 
 def _number(part: str, text: str, kind: type[int] | type[float]) -> float:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -177,7 +178,6 @@ class Places:
         return f"{self.files[self.file[row]][0]}, {self.short(row)}"
 
 
-@dataclass(frozen=True, eq=False)
 class LabelTable:
     """Items and their labels: 1 known positive, -1 known negative, 0 unknown.
 
@@ -191,14 +191,6 @@ class LabelTable:
         places: position of each row in the file it was read from, for messages.
         feature_names: of the columns of x, if the data name them.
     """
-
-    items: Sequence[str]
-    classes: Sequence[str]
-    sparse: SparseLabels
-    x: npt.NDArray[np.generic] | None = field(default=None, repr=False)
-    root: Path | None = None
-    places: Places | None = field(default=None, repr=False)
-    feature_names: Sequence[str] = field(default=(), repr=False)
 
     def __init__(
         self,
@@ -223,13 +215,9 @@ class LabelTable:
             raise DataError(f"class {twice!r} appears twice; give each class one column")
         if x is not None and len(x) != len(items):
             raise DataError(f"x has {len(x)} rows, the table {len(items)}")
-        object.__setattr__(self, "items", items)
-        object.__setattr__(self, "classes", list(classes))
-        object.__setattr__(self, "sparse", sparse)
-        object.__setattr__(self, "x", x)
-        object.__setattr__(self, "root", root)
-        object.__setattr__(self, "places", places)
-        object.__setattr__(self, "feature_names", list(feature_names))
+        self.items, self.classes, self.sparse = items, list(classes), sparse
+        self.x, self.root, self.places = x, root, places
+        self.feature_names = list(feature_names)
 
     def __len__(self) -> int:
         return len(self.items)
@@ -255,33 +243,25 @@ class LabelTable:
         )
         return present, absent
 
+    def replaced(self, **changes: Any) -> LabelTable:
+        """The same table with other values of some of the constructor's arguments."""
+        names = ("items", "classes", "x", "root", "places", "feature_names")
+        own = {name: getattr(self, name) for name in names}
+        return LabelTable(**{"labels": self.sparse, **own, **changes})
+
     def take(self, index: npt.ArrayLike) -> LabelTable:
         """Table of the selected rows, in that order."""
         wanted = _row_numbers(index, len(self))
-        x = None if self.x is None else self.x[wanted]
-        places = None if self.places is None else self.places.take(wanted)
-        items = [self.items[i] for i in wanted]
-        return LabelTable(
-            items,
-            self.classes,
-            self.sparse.take(wanted),
-            x=x,
-            root=self.root,
-            places=places,
-            feature_names=self.feature_names,
+        return self.replaced(
+            items=[self.items[i] for i in wanted],
+            labels=self.sparse.take(wanted),
+            x=None if self.x is None else self.x[wanted],
+            places=None if self.places is None else self.places.take(wanted),
         )
 
     def with_labels(self, labels: SparseLabels | npt.ArrayLike) -> LabelTable:
         """The same items with other labels."""
-        return LabelTable(
-            self.items,
-            self.classes,
-            labels,
-            x=self.x,
-            root=self.root,
-            places=self.places,
-            feature_names=self.feature_names,
-        )
+        return self.replaced(labels=labels)
 
     def file(self, row: int) -> Path:
         """Path of a row's file."""
@@ -305,12 +285,4 @@ def concatenate(first: LabelTable, second: LabelTable) -> LabelTable:
     places = None
     if first.places is not None and second.places is not None:
         places = first.places.followed_by(second.places)
-    return LabelTable(
-        [*first.items, *second.items],
-        first.classes,
-        sparse,
-        x=x,
-        root=first.root,
-        places=places,
-        feature_names=first.feature_names,
-    )
+    return first.replaced(items=[*first.items, *second.items], labels=sparse, x=x, places=places)

@@ -4,12 +4,14 @@ import os
 import sys
 
 import numpy as np
+import pytest
 from PIL import Image
 
-from spml.data import LabelTable, read
+from spml.data import LabelTable, load, read
 from spml.data.check import files as files
-from spml.data.check.check import check
+from spml.data.check.check import check, positives_seen
 from spml.data.check.problems import KINDS, Place, count_kinds, counted
+from spml.errors import DataError
 
 
 def checked(csv, labels=None):
@@ -117,31 +119,26 @@ def test_the_same_bytes_in_two_splits_leak(table, picture):
 
     assert kinds(report) == {"leak": 3} and kinds(report, "warning") == {}
     assert places(report.errors) == {("train", 0), ("val", 0), ("train", 1)}
-    assert (
-        "my.csv, line 3: 'train.png' in train is the same picture as 'test.png' (test, line 2)"
-        in [one.message.replace(f"{csv.parent}/", "") for one in report.errors]
-    )
+    expected = "line 3: 'train.png' in train is the same picture as 'test.png' (test, line 2)"
+    assert f"{csv}, {expected}" in [one.message for one in report.errors]
     assert kinds(check(read(csv), pictures=False)) == {"leak": 3}
 
 
 def test_pictures_of_equal_length_are_not_the_same(picture, write):
     lengths = {picture(f"{shade}.bmp", shade).stat().st_size for shade in range(4)}
     assert len(lengths) == 1
-    csv = write(
-        "image,label,split\n"
-        + "".join(f"{i}.bmp,dog,{'test' if i > 2 else ''}\n" for i in range(4))
-    )
-    assert checked(csv).problems == []
+    rows = "0.bmp,dog,\n1.bmp,dog,\n2.bmp,dog,\n3.bmp,dog,test\n"
+    assert checked(write(f"image,label,split\n{rows}")).problems == []
 
 
 def test_only_files_of_equal_length_are_hashed(table, picture, monkeypatch):
-    hashed = []
-    digest = files.hashlib.file_digest
-    monkeypatch.setattr(
-        files.hashlib,
-        "file_digest",
-        lambda file, name: hashed.append(file.name) or digest(file, name),
-    )
+    hashed, digest = [], files.hashlib.file_digest
+
+    def noted(file, name):
+        hashed.append(file.name)
+        return digest(file, name)
+
+    monkeypatch.setattr(files.hashlib, "file_digest", noted)
     picture("a.png", 1)
     picture("b.png", 1)
     Image.new("RGB", (300, 4)).save(picture("c.png", 2))
@@ -174,10 +171,8 @@ def test_copies_with_contradictory_labels(table, picture):
     assert kinds(report) == {"contradiction": 1} and kinds(report, "warning") == {"different": 1}
     assert only(report, "contradiction").row == 2
     assert "'dog' negative here and positive there" in only(report, "contradiction").message
-    assert (
-        "'a.png' (train, line 2), which has 'dog'; here it has 'cat'"
-        in only(report, "different").message
-    )
+    expected = "'a.png' (train, line 2), which has 'dog'; here it has 'cat'"
+    assert expected in only(report, "different").message
     other = checked(table("image,label,negative\na.png,x,y\nb.png,y,\nz.png,x,\n", "o.csv"))
     assert "'y' positive here and negative there" in only(other, "contradiction").message
 
@@ -226,11 +221,8 @@ def test_arrays_are_compared_if_they_are_pictures():
     assert {one.severity for one in report.warnings} == {"warning"}
     assert len(report.errors + report.warnings) == len(report.problems)
 
-    flat = {
-        split: LabelTable(list("abc"), ["dog"], labels, x=np.zeros((3, 2), np.float32))
-        for split, _ in parts(x)
-    }
-    assert check(flat).errors == []
+    flat = tables["train"].replaced(x=np.zeros((3, 2), np.float32))
+    assert check({"train": flat, "test": flat}).errors == []
 
 
 def parts(x):
@@ -253,3 +245,92 @@ def test_counts_are_formatted_as_text():
     expected = "2 missing files, 1 unreadable picture"
     assert counted({"missing": 2, "unreadable": 1, "leak": 0}) == expected
     assert all(kind.severity in ("error", "warning") for kind in KINDS.values())
+
+
+def test_labels_joined_by_a_comma_are_reported(table):
+    report = checked(table('image,label\na.png,dog\nb.png,cat\nc.png,"dog, cat"\n'))
+    assert only(report, "joined_names").message == "'dog, cat': 'dog' and 'cat' are classes too"
+    assert kinds(report, "warning") == {"joined_names": 1}
+
+
+def test_cells_with_lists_or_newlines_are_reported(table):
+    csv = table("image,label\na.png,\"['dog', 'cat']\"\nb.png,cow\nc.png,pig\nd.png,cow\n")
+    csv.write_text(
+        csv.read_text().replace("b.png,cow", 'b.png,"cow').replace("c.png,pig", 'c.png,pig"')
+    )
+    problems = checked(csv).by_kind()["joined_names"]
+    assert [one.message for one in problems] == [
+        "\"['dog', 'cat']\": a list as a program writes it",
+        "'cow\\nc.png,pig': several lines; is a quote missing in the file?",
+    ]
+
+
+def test_classes_that_cannot_be_learned(table):
+    csv = table(
+        "image,often,none,rare,tested,validated,split\n"
+        "a.png,1,0,1,0,0,\nb.png,1,-1,1,0,0,\nc.png,1,0,0,0,0,\n"
+        "d.png,0,0,0,0,1,val\ne.png,0,0,1,1,0,test\nf.png,0,0,1,0,0,test\n"
+    )
+    report = check(read(csv), min_positives=3)
+    assert kinds(report) == {} and report.warnings == report.problems
+    assert only(report, "no_positive").message == "'none'"
+    assert "'tested' has 1 in test" in only(report, "test_only").message
+    expected = ["'rare'", "'validated'"]
+    assert [one.message.split()[0] for one in report.by_kind()["few_positives"]] == expected
+    assert "few_positives" not in checked(csv).by_kind()
+
+
+def test_similar_class_names_are_counted_over_all_splits(table):
+    csv = table("image,label,split\na.png,dog,\nb.png,dog,\nc.png,Dog,test\nd.png,cat,val\n")
+    report = checked(csv)
+    assert only(report, "near_names").message == "'Dog' (1) and 'dog' (2)"
+
+
+def test_names_that_look_the_same_are_escaped(table):
+    csv = table("image,label\na.png,V\u00f6gel\nb.png,V\u00f6gel\nc.png,Vo\u0308gel\nd.png,cat\n")
+    report = checked(csv)
+    assert only(report, "near_names").message == r"'Vo\u0308gel' (1) and 'V\xf6gel' (2)"
+
+
+def test_rows_without_a_positive(table):
+    csv = table("image,label,negative,split\na.png,dog,,\nb.png,,dog,\nc.png,,,test\nd.png,dog,,\n")
+    report = checked(csv)
+    expected = [("train", 1), ("test", 0)]
+    assert [(one.split, one.row) for one in report.by_kind()["unlabelled"]] == expected
+    assert "my.csv, line 3: 'b.png'" in report.by_kind()["unlabelled"][0].message
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ("a.png,dog,test\nb.png,dog,val\n", "no training rows, only val and test"),
+        ("a.png,dog,train\nb.png,dog,val\n", "1 training rows; at least 2 are needed"),
+        ("a.png,dog,train\nb.png,dog,\n", "2 rows give no validation row"),
+        ("a.png,dog,\nb.png,dog,\nc.png,,val\n", "the validation rows have no label"),
+        ("a.png,dog,\nb.png,,\nc.png,,\nd.png,,\ne.png,,\n", "the validation rows have no label"),
+    ],
+)
+def test_data_that_training_would_refuse_are_an_error(table, rows, message):
+    csv = table(f"image,label,split\n{rows}")
+    assert message in only(checked(csv), "untrainable").message
+    with pytest.raises(DataError):
+        load(csv)
+
+
+def test_the_smallest_trainable_data_have_no_errors(table):
+    for last in ("", "val"):
+        csv = table(f"image,label,split\na.png,x,\nb.png,x,\nc.png,x,{last}\n")
+        load(csv)
+        assert checked(csv).errors == []
+
+
+def test_drawn_positives_of_complete_labels_are_counted(table):
+    rows = "".join(
+        f"{i}.png,{'dog|cat' if i < 9 else ''},{'val' if i > 8 else 'train'}\n" for i in range(12)
+    )
+    csv = table("image,label,split\n" + rows)
+    tables = read(csv, labels="complete")
+    drawn = load(csv, labels="complete").observed.labels[:9]
+    assert positives_seen(tables).tolist() == (drawn == 1).sum(axis=0).tolist() != [9, 9]
+    # Validation rows without a positive are complete too.
+    assert check(tables, min_positives=0).errors == []

@@ -19,9 +19,7 @@ from tests.data.images.test_decode import scene
 
 SIZE = 24
 FORK = multiprocessing.get_context("forkserver")
-FORK.set_forkserver_preload(
-    ["spml.data.images.cache"]
-)  # so that a process starts without importing torch again
+FORK.set_forkserver_preload(["spml.data.images.cache"])  # imports torch once for all processes
 MODES = ["disk", "memory", "device", "resident"]
 
 
@@ -61,10 +59,8 @@ def table_of(folder, names):
 
 
 def pixels(table, folder, mode="disk", progress=None):
-    feed = Feed(
-        table, SIZE, cache=open_cache([table], SIZE, mode, folder=folder, progress=progress)
-    )
-    return torch.cat([x for x, _ in feed.in_order(7)])
+    cache = open_cache([table], SIZE, mode, folder=folder, progress=progress)
+    return torch.cat([x for x, _ in Feed(table, SIZE, cache=cache).in_order(7)])
 
 
 def direct(table):

@@ -1,5 +1,9 @@
-"""A cache that decodes while its pictures are used."""
+"""A cache that decodes while its pictures are used, is interrupted, or shares its folder."""
 
+import signal
+import subprocess
+import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -12,9 +16,22 @@ import torch
 from spml.data.images import build as module
 from spml.data.images.cache import open_cache
 from spml.data.images.decode import channels_last
+from spml.data.images.store import Pool
 from spml.errors import DataError, UserError
 from tests.data.conftest import refused
-from tests.data.images.caching import MODES, SIZE, batch, direct, feed_of, make, opened
+from tests.data.images.caching import (
+    MODES,
+    SIZE,
+    Lines,
+    batch,
+    direct,
+    environment,
+    failing_writes,
+    feed_of,
+    lines,
+    make,
+    opened,
+)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -35,9 +52,8 @@ def test_pixels_are_those_of_decoding(tmp_path, decoded, settled, mode):
         assert cache.build is None
         feed = feed_of(table, cache, mode)
         batches = [np.array([5, 1]), np.arange(30)]
-        assert all(
-            torch.equal(x, expected[rows]) for _ in range(2) for x, rows in feed.batches(batches)
-        )
+        for x, rows in [*feed.batches(batches), *feed.batches(batches)]:
+            assert torch.equal(x, expected[rows])
     assert len(decoded) == 30
 
 
@@ -48,11 +64,13 @@ def test_a_complete_device_copy_replaces_all_reads(tmp_path, monkeypatch):
         feed = feed_of(table, cache, "resident")
         part = list(feed.batches([np.array([1, 2]), np.array([2, 4])]))
         assert feed.resident is None and all(torch.equal(x, expected[rows]) for x, rows in part)
-        read = []
-        original = feed.cached.read
-        monkeypatch.setattr(
-            feed.cached, "read", lambda rows, *args: read.extend(rows) or original(rows, *args)
-        )
+        read, original = [], feed.cached.read
+
+        def noted(rows, *arguments):
+            read.extend(rows)
+            return original(rows, *arguments)
+
+        monkeypatch.setattr(feed.cached, "read", noted)
         assert torch.equal(torch.cat([x for x, _ in feed.in_order(4)]), expected)
         assert sorted(read) == [0, 3, 5, 6, 7, 8]  # the others are already resident
         assert torch.equal(feed.resident, channels_last(expected))
@@ -66,15 +84,13 @@ def test_pictures_are_decoded_in_the_order_of_first_rows_then_tables(tmp_path, d
     train = make(tmp_path / "a", 4)
     val = make(tmp_path / "b", 3, start=4)
     test = make(tmp_path / "c", 3, start=7)
-    with opened(
-        [train, val, test], tmp_path / "cache", threads=1, first=[(val, [2, 0]), (train, [3, 0])]
-    ) as cache:
+    first, tables = [(val, [2, 0]), (train, [3, 0])], [train, val, test]
+    with opened(tables, tmp_path / "cache", threads=1, first=first) as cache:
         cache.finish()
     assert decoded == [f"{i}.jpg" for i in (6, 4, 3, 0, 1, 2, 5, 7, 8, 9)]
     decoded.clear()
-    open_cache(
-        [test, val], SIZE, folder=tmp_path / "other", threads=1, first=[(val, np.array([1]))]
-    )
+    first = [(val, np.array([1]))]
+    open_cache([test, val], SIZE, folder=tmp_path / "other", threads=1, first=first)
     assert decoded == [f"{i}.jpg" for i in (5, 7, 8, 9, 4, 6)]
 
 
@@ -131,10 +147,9 @@ def test_unreadable_pictures_are_reported_when_needed_and_at_the_end(tmp_path, g
         gate.open()
         with pytest.raises(DataError) as caught:
             reported.result(30)
-        assert str(caught.value) == str(before.value)
-        assert "line 11" in str(caught.value)
-        assert "9.jpg" in str(caught.value)
-        assert "; and 2 more;" in str(caught.value)
+        message = str(caught.value)
+        assert message == str(before.value)
+        assert all(part in message for part in ("line 11", "9.jpg", "; and 2 more;"))
         assert len(gate.names) == 30
         with refused(r"9\.jpg"):
             list(feed.in_order(8))
@@ -151,9 +166,8 @@ def test_concurrent_requests_decode_nothing_twice(tmp_path, decoded, settled):
         with opened([table], tmp_path / mode, mode) as cache, ThreadPoolExecutor(8) as pool:
             pictures = feed_of(table, cache, mode).cached
             asked = [np.random.default_rng(i).integers(0, 60, 9) for i in range(40)]
-            for rows, (x, errors) in zip(
-                asked, pool.map(partial(batch, pictures), asked), strict=True
-            ):
+            done = pool.map(partial(batch, pictures), asked)
+            for rows, (x, errors) in zip(asked, done, strict=True):
                 assert torch.equal(x, expected[rows]) and not errors
         assert sorted(decoded) == sorted(set(decoded))
 
@@ -165,9 +179,8 @@ def test_memory_promised_to_other_tables_is_not_free(tmp_path, monkeypatch):
     with opened([table], tmp_path / "cache", "memory") as cache:
         first, other = cache.pictures(table), table.take([5, 4, 3, 2, 1, 0])
         assert cache.pictures(table.take(np.arange(6))) is first  # the same files
-        with pytest.raises(
-            UserError, match=r"10 kB do not fit well in the 7 kB that are free; give --cache disk"
-        ):
+        message = r"10 kB do not fit well in the 7 kB that are free; give --cache disk"
+        with pytest.raises(UserError, match=message):
             cache.pictures(other)
         batch(first, np.arange(6))
         assert first.promised == 0
@@ -186,3 +199,130 @@ def test_pictures_not_needed_soon_are_decoded_on_request(tmp_path, gate, monkeyp
         assert len(gate.names) == 3
         cache.finish()
         assert len(gate.names) == 12
+
+
+def test_after_an_early_close_only_the_remaining_pictures_are_decoded(tmp_path, gate, settled):
+    table = make(tmp_path / "a", 20)
+    gate.close("11.jpg")
+    with opened([table], tmp_path / "cache", threads=1) as cache:
+        feed = feed_of(table, cache)
+        batch(feed.cached, np.arange(11))
+        closing = threading.Timer(0.1, gate.open)  # the picture in decoding is finished first
+        closing.start()
+        cache.close()
+        assert not [t for t in threading.enumerate() if t.name in ("cache", "decode")]
+        assert torch.equal(batch(feed.cached, np.array([2, 10]))[0], direct(table)[[2, 10]])
+        with pytest.raises(RuntimeError, match="closed"):
+            batch(feed.cached, np.array([2, 19]))
+        closing.join()
+    assert gate.names == table.items[:12]
+    with opened([table], tmp_path / "cache") as cache:
+        assert torch.equal(batch(feed_of(table, cache).cached, np.arange(20))[0], direct(table))
+    assert sorted(gate.names) == sorted(table.items)
+    cache.finish()
+    cache.close()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_leaving_a_waiting_feed_ends_at_once(tmp_path, gate, settled, mode):
+    table = make(tmp_path / "a", 40)
+    gate.close("39.jpg")
+    with opened([table], tmp_path / "cache", mode, threads=2) as cache:
+        feed = feed_of(table, cache, mode)
+        batches = feed.batches([np.array([0]), np.array([39]), np.array([39])])
+        next(batches)
+        late = threading.Timer(20, gate.open)
+        late.start()
+        began = time.monotonic()
+        batches.close()
+        assert time.monotonic() - began < 5
+        assert not [t for t in threading.enumerate() if t.name.startswith("ThreadPool")]
+        late.cancel()
+        gate.open()
+
+
+def test_a_full_disk_is_reported_at_once(tmp_path, small_disk, settled):
+    with pytest.raises(UserError, match=r"10 kB are needed and 5 kB are free"):
+        opened([make(tmp_path / "a", 6)], tmp_path / "cache")
+
+
+def test_a_disk_that_fills_up_is_reported_when_needed(tmp_path, gate, settled):
+    table = make(tmp_path / "a", 6)
+    gate.close("0.jpg")
+    full = OSError(28, "No space left on device")
+    with opened([table], tmp_path / "cache", threads=1) as cache, failing_writes(full, after=4):
+        gate.open()
+        feed = feed_of(table, cache)
+        assert torch.equal(batch(feed.cached, np.arange(4))[0], direct(table)[:4])
+        for again in (lambda: batch(feed.cached, np.arange(6)), cache.finish):
+            with pytest.raises(UserError, match=r"cache in .*: the disk is full.*--cache none"):
+                again()
+    assert lines(tmp_path / "cache") == 4
+
+
+def test_pictures_decoded_by_another_process_are_used_immediately(
+    tmp_path, gate, settled, monkeypatch
+):
+    monkeypatch.setattr(module, "COMMIT_SECONDS", 0.02)
+    table, reported = make(tmp_path / "a", 12), Lines()
+    other = table.take(np.arange(6))
+    gate.close("5.jpg")
+    with opened([other], tmp_path / "cache") as first:  # holds the write lock
+        batch(feed_of(other, first).cached, np.arange(5))
+        with (
+            opened([table], tmp_path / "cache", progress=reported) as second,
+            ThreadPoolExecutor(1) as pool,
+        ):
+            assert "waiting for another process" in reported[-1]
+            pictures = feed_of(table, second).cached
+            assert torch.equal(batch(pictures, np.arange(5))[0], direct(table)[:5])
+            rest = pool.submit(batch, pictures, np.arange(12))
+            time.sleep(0.1)
+            assert not rest.done()
+            gate.open()
+            assert torch.equal(rest.result(30)[0], direct(table))
+    assert sorted(gate.names) == sorted(table.items)
+
+
+def test_waiting_for_another_process_can_be_cancelled(tmp_path):
+    table = make(tmp_path / "a", 3)
+    with Pool(tmp_path / "cache", SIZE).locked():
+        cache = opened([table], tmp_path / "cache")
+        began = time.monotonic()
+        cache.close()
+        assert time.monotonic() - began < 5
+        with pytest.raises(RuntimeError, match="closed"):
+            batch(cache.pictures(table), np.array([0]))
+
+
+@pytest.mark.parametrize("leaves", ["interrupt", "end"])
+def test_program_exit_does_not_wait_for_decoding(tmp_path, leaves):
+    make(tmp_path / "a", 40)
+    program = """if True:
+        import sys, time
+        from pathlib import Path
+        from spml.data.images import build
+        from tests.data.images.caching import feed_of, opened, table_of
+        original, done = build.decode_bytes, []
+        def slow(*arguments):
+            done.append(arguments)
+            time.sleep(0.1 if len(done) <= 4 else 1)
+            return original(*arguments)
+        build.decode_bytes = slow
+        table = table_of(Path("a").absolute(), [f"{i}.jpg" for i in range(40)])
+        for x, rows in feed_of(table, opened([table], Path("cache"), threads=2)).in_order(3):
+            print("batch", flush=True)
+            if sys.argv[1] == "end":
+                break"""
+    command = [sys.executable, "-c", program, leaves]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=tmp_path, env=environment(), **pipes) as process:
+        assert process.stdout.readline() == b"batch\n"
+        began = time.monotonic()
+        if leaves == "interrupt":
+            process.send_signal(signal.SIGINT)
+        _, message = process.communicate(timeout=60)
+    assert time.monotonic() - began < 8  # decoding everything would take 18 seconds
+    assert (b"KeyboardInterrupt" in message) == (leaves == "interrupt")
+    assert process.returncode == {"interrupt": -signal.SIGINT, "end": 0}[leaves]
+    assert 3 <= lines(tmp_path / "cache") < 40  # finished pictures are kept

@@ -35,9 +35,8 @@ def scene(width, height, seed=0):
 def as_pillow(path, size):
     """Decode as the loader of the benchmark protocol does."""
     with Image.open(path) as image:
-        return np.asarray(
-            image.convert("RGB").resize((size, size), Image.Resampling.BILINEAR)
-        ).transpose(2, 0, 1)
+        resized = image.convert("RGB").resize((size, size), Image.Resampling.BILINEAR)
+        return np.asarray(resized).transpose(2, 0, 1)
 
 
 SHAPES = [(500, 375), (333, 500), (448, 448), (64, 48), (1200, 900), (90, 700), (1, 1)]
@@ -72,6 +71,10 @@ def transparent(image):
     return image
 
 
+def animated(image, path):
+    image.save(path, save_all=True, append_images=[Image.new("RGB", image.size)])
+
+
 FORMATS = {
     "colour.jpg": lambda image, path: image.save(path),
     "progressive.jpg": lambda image, path: image.save(path, progressive=True),
@@ -84,14 +87,10 @@ FORMATS = {
     "palette.png": lambda image, path: image.convert("P").save(path),
     "palette_transparent.png": lambda image, path: image.convert("P").save(path, transparency=7),
     "bilevel.png": lambda image, path: image.convert("1").save(path),
-    "animated.gif": lambda image, path: image.save(
-        path, save_all=True, append_images=[Image.new("RGB", image.size)]
-    ),
+    "animated.gif": lambda image, path: animated(image, path),
     "lossy.webp": lambda image, path: image.save(path),
     "rgba.webp": lambda image, path: transparent(image).save(path, lossless=True),
-    "animated.webp": lambda image, path: image.save(
-        path, save_all=True, append_images=[Image.new("RGB", image.size)]
-    ),
+    "animated.webp": lambda image, path: animated(image, path),
     "a.bmp": lambda image, path: image.save(path),
     "a.tif": lambda image, path: image.save(path),
     "cmyk.tiff": lambda image, path: image.convert("CMYK").save(path),
@@ -186,12 +185,8 @@ def test_a_jpeg_that_ends_in_zeros_is_treated_as_truncated(tmp_path, how):
     path.write_bytes(whole + bytes(5000))  # any bytes may follow the end marker
     assert decode(path).shape == (3, 40, 60)
     half = whole.rindex(b"\xff\xda") + 200
-    for rest in (
-        b"",
-        bytes(len(whole) - half),
-        bytes(100_000),
-    ):  # a download into a preallocated file
-        path.write_bytes(whole[:half] + rest)
+    for zeros in (0, len(whole) - half, 100_000):  # a download into a preallocated file
+        path.write_bytes(whole[:half] + bytes(zeros))
         with refused(r"a.jpg: not a picture .* \(the file is cut short\); replace"):
             decode(path)
 
@@ -212,17 +207,12 @@ def chunk(kind, data):
 
 @pytest.mark.parametrize("side", [13_500, 60_000])
 def test_a_bomb_is_refused_by_its_header(tmp_path, monkeypatch, side):
-    monkeypatch.setattr(
-        Image, "MAX_IMAGE_PIXELS", None
-    )  # as programs that open large pictures set it
+    # Programs that open large pictures set this.
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", None)
     assert side**2 > PIXEL_LIMIT
     header = side.to_bytes(4, "big") * 2 + bytes([8, 2, 0, 0, 0])
-    png = (
-        b"\x89PNG\r\n\x1a\n"
-        + chunk(b"IHDR", header)
-        + chunk(b"IDAT", zlib.compress(bytes(1000)))
-        + chunk(b"IEND", b"")
-    )
+    chunks = [(b"IHDR", header), (b"IDAT", zlib.compress(bytes(1000))), (b"IEND", b"")]
+    png = b"\x89PNG\r\n\x1a\n" + b"".join(chunk(kind, data) for kind, data in chunks)
     (tmp_path / "bomb.png").write_bytes(png)
     jpeg = bytearray(encoded("JPEG"))
     frame = jpeg.index(b"\xff\xc0")
@@ -241,9 +231,8 @@ def test_a_jpeg_that_claims_more_pixels_than_its_bytes_can_hold_is_refused(tmp_p
     with refused("bytes cannot hold the 13000 x 13000 pixels it claims"):
         decode(tmp_path / "a.jpg", 32)
     for options in ({}, {"progressive": True, "optimize": True}, {"quality": 1, "optimize": True}):
-        Image.new("L", (3000, 3000), 255).save(
-            tmp_path / "flat.jpg", **options
-        )  # the minimum size of a complete file
+        # The minimum size of a complete file.
+        Image.new("L", (3000, 3000), 255).save(tmp_path / "flat.jpg", **options)
         assert decode(tmp_path / "flat.jpg", 4).min() == 255
 
 
@@ -278,15 +267,8 @@ def test_an_unusual_header_is_left_to_pillow():
     data = bytearray(file.getvalue())
     frame = data.index(b"\xff\xc0")
     stray = data[:frame] + b"\xff\xd0" + data[frame:]
-    for odd in (
-        b"",
-        b"\xff",
-        data[:frame],
-        data[: frame + 6],
-        b"GIF89a",
-        data[:2] + bytes(40),
-        stray,
-    ):
+    cut = [data[:frame], data[: frame + 6]]
+    for odd in (b"", b"\xff", *cut, b"GIF89a", data[:2] + bytes(40), stray):
         assert jpeg_size(bytearray(odd)) is None
     assert decode_bytes(stray, "a.jpg").shape == (3, 21, 37)
 

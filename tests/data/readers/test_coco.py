@@ -8,6 +8,7 @@ import pytest
 from spml.data import load, observe, read
 from tests.data.conftest import refused
 
+TRAIN = "annotations/instances_train2014.json"
 CATEGORIES = [{"id": 18, "name": "dog"}, {"id": 1, "name": "person"}, {"id": 90, "name": "bird"}]
 
 
@@ -29,9 +30,8 @@ def instances(split, pairs, images=None):
 def coco(tmp_path):
     folder = tmp_path / "annotations"
     folder.mkdir()
-    train = instances(
-        "train", [(9, 1), (100, 18), (25, 90), (9, 18), (9, 1)], images=[9, 25, 100, 4]
-    )
+    pairs = [(9, 1), (100, 18), (25, 90), (9, 18), (9, 1)]
+    train = instances("train", pairs, images=[9, 25, 100, 4])
     (folder / "instances_train2014.json").write_text(json.dumps(train))
     (folder / "instances_val2014.json").write_text(json.dumps(instances("val", [(3, 1)])))
     return tmp_path
@@ -55,9 +55,8 @@ def test_reading(coco, positives):
 
 def test_loading(coco):
     experiment = load("coco", coco, val_fraction=0)
-    np.testing.assert_array_equal(
-        experiment.observed.labels, observe([[1, -1, -1], [-1, -1, 1], [1, 1, -1]])
-    )
+    expected = observe([[1, -1, -1], [-1, -1, 1], [1, 1, -1]])
+    np.testing.assert_array_equal(experiment.observed.labels, expected)
     assert (experiment.label_kind, len(experiment.test), experiment.version) == ("complete", 1, "")
 
 
@@ -74,10 +73,7 @@ def without(key):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (
-            None,
-            "no annotations/instances_train2014.json there; unpack annotations_trainval2014.zip",
-        ),
+        (None, f"no {TRAIN} there; unpack annotations_trainval2014.zip"),
         ("", "line 1: Expecting value; unpack"),
         ('{"images": [\n}', "line 2: "),
         (b"\xff\xfe\x00", "not a JSON file"),
@@ -96,7 +92,7 @@ def without(key):
     ],
 )
 def test_damaged_copies(coco, damage, content, message):
-    damage("annotations/instances_train2014.json", content)
+    damage(TRAIN, content)
     with refused(message):
         read("coco", coco)
 

@@ -5,13 +5,10 @@ import pytest
 from spml.data import read
 from tests.data.conftest import refused
 
+MARKS = "CUB_200_2011/attributes/image_attribute_labels.txt"
 LABELS = [
-    "1 1 1 3 27.7",
-    "1 2 0 3 27.7",
-    "2 1 0 1 5.1 0",
-    "2 2 1 4 9.9 1 2.5",
-    "3 1 1 2 1",
-    "3 2 1 2 1",
+    *("1 1 1 3 27.7", "1 2 0 3 27.7", "2 1 0 1 5.1 0"),
+    *("2 2 1 4 9.9 1 2.5", "3 1 1 2 1", "3 2 1 2 1"),
 ]
 
 
@@ -19,12 +16,10 @@ LABELS = [
 def cub(tmp_path, write):
     """The archive as it unpacks: attribute names beside the folder, the rest inside."""
     write("1 has_bill_shape::curved_(up_or_down)\n2 has_wing_color::blue\n", "attributes.txt")
-    write(
-        "1 001.Albatross/b.jpg\n2 001.Albatross/a.jpg\n3 002.Auklet/c.jpg\n",
-        "CUB_200_2011/images.txt",
-    )
+    images = "1 001.Albatross/b.jpg\n2 001.Albatross/a.jpg\n3 002.Auklet/c.jpg\n"
+    write(images, "CUB_200_2011/images.txt")
     write("1 1\n2 0\n3 1\n", "CUB_200_2011/train_test_split.txt")
-    write("\n".join(LABELS) + "\n", "CUB_200_2011/attributes/image_attribute_labels.txt")
+    write("\n".join(LABELS) + "\n", MARKS)
     return tmp_path
 
 
@@ -44,11 +39,9 @@ def test_reading_what_the_archive_unpacks(cub, positives, start):
     assert tables["train"].sparse.fill == -1
 
 
-@pytest.mark.parametrize(
-    "place", ["CUB_200_2011/attributes/attributes.txt", "CUB_200_2011/attributes.txt"]
-)
+@pytest.mark.parametrize("place", ["attributes/attributes.txt", "attributes.txt"])
 def test_reading_names_inside_the_folder(cub, positives, place):
-    (cub / "attributes.txt").rename(cub / place)
+    (cub / "attributes.txt").rename(cub / "CUB_200_2011" / place)
     check(read("cub", cub), positives)
 
 
@@ -66,28 +59,16 @@ def test_reading_a_folder_in_a_folder(cub, positives, tmp_path):
         ("CUB_200_2011/train_test_split.txt", None, "no train_test_split.txt there; unpack"),
         ("CUB_200_2011/images.txt", None, "images.txt: No such file"),
         ("attributes.txt", None, "attributes.txt: No such file"),
-        (
-            "CUB_200_2011/attributes/image_attribute_labels.txt",
-            None,
-            "image_attribute_labels.txt: No such file",
-        ),
+        (MARKS, None, "image_attribute_labels.txt: No such file"),
         ("CUB_200_2011/images.txt", "1 a.jpg\n1 b.jpg\n", "images.txt, line 2: '1 b.jpg'"),
         ("CUB_200_2011/images.txt", "1\n", "images.txt, line 1: '1'"),
         ("CUB_200_2011/train_test_split.txt", "1 1\n2 0\n", "image 3 is not marked 1 or 0"),
         ("CUB_200_2011/train_test_split.txt", "1 1\n2 2\n3 1\n", "image 2 is not marked 1 or 0"),
-        (
-            "CUB_200_2011/attributes/image_attribute_labels.txt",
-            "1 1\n",
-            "line 1: '1 1' is not an image",
-        ),
-        ("CUB_200_2011/attributes/image_attribute_labels.txt", "1 1 1\n9 1 1\n", "line 2: '9 1 1'"),
-        ("CUB_200_2011/attributes/image_attribute_labels.txt", "1 3 1\n", "line 1: '1 3 1'"),
-        ("CUB_200_2011/attributes/image_attribute_labels.txt", "1 1 yes\n", "line 1: '1 1 yes'"),
-        (
-            "CUB_200_2011/attributes/image_attribute_labels.txt",
-            "\n".join(LABELS[:-1]),
-            "no line for image 3, attribute 2",
-        ),
+        (MARKS, "1 1\n", "line 1: '1 1' is not an image"),
+        (MARKS, "1 1 1\n9 1 1\n", "line 2: '9 1 1'"),
+        (MARKS, "1 3 1\n", "line 1: '1 3 1'"),
+        (MARKS, "1 1 yes\n", "line 1: '1 1 yes'"),
+        (MARKS, "\n".join(LABELS[:-1]), "no line for image 3, attribute 2"),
     ],
 )
 def test_damaged_copies(cub, damage, name, content, message):

@@ -56,8 +56,7 @@ def test_the_other_regime():
 
 
 def test_observed_digits_hold_positives_alone(monkeypatch):
-    monkeypatch.setitem(
-        digits.SETTINGS, "digits", replace(digits.SETTINGS["digits"], sizes=(30, 1, 1))
-    )
+    few = replace(digits.SETTINGS["digits"], sizes=(30, 1, 1))
+    monkeypatch.setitem(digits.SETTINGS, "digits", few)
     observed = train("digits", labels="observed")
     np.testing.assert_array_equal(observed.labels, np.where(train("digits").labels == 1, 1, 0))

@@ -10,14 +10,8 @@ from tests.data.conftest import refused, train
 
 
 def test_class_folders(tmp_path, write, positives):
-    for name in (
-        "dog/b.jpg",
-        "dog/a.PNG",
-        "hot dog/inner/c.webp",
-        "dog/.DS_Store",
-        "dog/Thumbs.db",
-        ".git/x/y.jpg",
-    ):
+    hidden = ["dog/.DS_Store", "dog/Thumbs.db", ".git/x/y.jpg"]
+    for name in ("dog/b.jpg", "dog/a.PNG", "hot dog/inner/c.webp", *hidden):
         write("", f"pictures/{name}")
     with warnings.catch_warnings(action="error"):  # system files are not reported
         table = train(tmp_path / "pictures")
@@ -44,16 +38,10 @@ def test_a_class_may_be_called_train(tmp_path, write, positives):
 
 
 @pytest.mark.parametrize(
-    "names",
-    [
-        ("train", "valid", "test"),
-        ("Train", "Test"),
-        ("training", "validation"),
-        ("val", "test"),
-        ("train", "val", "x"),
-    ],
+    "names", ["train valid test", "Train Test", "training validation", "val test", "train val x"]
 )
 def test_splits_of_other_names_are_no_classes(tmp_path, write, names):
+    names = names.split()
     for name in names:
         write("", f"pictures/{name}/dog/a.jpg")
         write("", f"pictures/{name}/notes.txt")
@@ -86,9 +74,8 @@ def test_other_files_are_counted(tmp_path, write):
     for name in ("dog/a.jpg", "dog/notes.txt", "dog/more.md"):
         write("", f"pictures/{name}")
     (tmp_path / "pictures/dog/z.jpg").symlink_to("gone.jpg")
-    with pytest.warns(
-        UserWarning, match=r"3 files are no pictures and were left out, first .*more.md"
-    ):
+    message = r"3 files are no pictures and were left out, first .*more.md"
+    with pytest.warns(UserWarning, match=message):
         assert list(train(tmp_path / "pictures").items) == ["dog/a.jpg"]
 
 

@@ -128,11 +128,8 @@ def test_several_splits(save, tmp_path):
 
 @pytest.mark.parametrize("inner", ["", "data/"])
 def test_as_on_the_hub(save_parquet, tmp_path, inner):
-    shards = {
-        "train-00000-of-00002": "a",
-        "train-00001-of-00002": "b",
-        "test-00000-of-00001-0": "c",
-    }
+    shards = {"train-00000-of-00002": "a", "train-00001-of-00002": "b"}
+    shards |= {"test-00000-of-00001-0": "c"}
     for name, item in shards.items():
         save_parquet(f"set/{inner}{name}", {"image": [item], "label": ["dog"]})
     assert items(tmp_path / "set") == {"train": ["a", "b"], "test": ["c"]}
@@ -146,10 +143,8 @@ def test_a_single_file_may_have_any_name(save_parquet, tmp_path):
 def test_an_arrow_file_that_is_no_stream(tmp_path):
     table = pa.table({"image": ["a"], "label": ["dog"]})
     (tmp_path / "set").mkdir()
-    with (
-        pa.OSFile(str(tmp_path / "set/x.arrow"), "wb") as sink,
-        pa.ipc.new_file(sink, table.schema) as writer,
-    ):
+    path = str(tmp_path / "set/x.arrow")
+    with pa.OSFile(path, "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table)
     assert labels(tmp_path / "set") == {"a": [1]}
 
@@ -246,12 +241,8 @@ def test_a_row_without_a_picture_is_reported_and_the_rest_read(save):
 
 @pytest.fixture
 def embedded(save_parquet, tmp_path):
-    pictures = [
-        (picture(1), "a.png"),
-        (picture(2, "JPEG"), None),
-        (picture(3), "c.tar"),
-        (b"?", None),
-    ]
+    pictures = [(picture(1), "a.png"), (picture(2, "JPEG"), None)]
+    pictures += [(picture(3), "c.tar"), (b"?", None)]
     column = pa.array([{"bytes": data, "path": path} for data, path in pictures], PICTURE)
     table = with_features({"image": column, "label": [2, 0, 2, -1]}, label=NAMES)
     save_parquet("set/data/train-00000-of-00002", table.slice(0, 2))

@@ -1,5 +1,7 @@
-"""Reading past invalid records: each is reported once, with its place, and leaves no trace."""
+"""Invalid records are reported once and leave no trace; damaged files give tables or an error."""
 
+import io
+import json
 from pathlib import Path
 
 import numpy as np
@@ -12,18 +14,16 @@ from hypothesis import strategies as st
 from spml.data import LabelTable, read
 from spml.data.check.check import check
 from spml.data.check.fix import clean
-from spml.errors import DataError
+from spml.errors import DataError, UserError
 from tests.data.conftest import FUZZ, refused, train
+from tests.data.conftest import rows as rows_of
 
 
 def tolerant(path, **options):
     """Return the labels of each item by split, and the reported errors."""
     reported = []
     tables = read(path, **options, on_error=reported.append)
-    labels = {
-        split: dict(zip(table.items, table.labels.tolist(), strict=True))
-        for split, table in tables.items()
-    }
+    labels = {split: rows_of(table) for split, table in tables.items()}
     return labels, [str(error).replace(f"{path}", path.name) for error in reported]
 
 
@@ -155,9 +155,8 @@ def test_parquet(tmp_path, monkeypatch, batch):
     pq.write_table(pa.table({**columns, "dog": [1, 1, 1, 1, 0], "cat": [0, 0, 0, 0.5, 1.0]}), path)
     labels, reported = tolerant(path)
     assert labels == {"train": {"a": [1, 0], "e": [0, 1]}}
-    assert [text.partition(":")[0] for text in reported] == [
-        f"my.parquet, row {row}" for row in (2, 3, 4)
-    ]
+    places = [text.partition(":")[0] for text in reported]
+    assert places == [f"my.parquet, row {row}" for row in (2, 3, 4)]
     assert "0.5 in column 'cat'" in reported[2]
 
     pq.write_table(pa.table({**columns, "label": ["x", "y", "x", "x", "z"]}), path)
@@ -232,3 +231,64 @@ def test_any_rows_are_read_and_checked_or_refused(tmp_path: Path, head, rows, no
         assert {name: table.labels.tolist() for name, table in strict.items()} == {
             name: table.labels.tolist() for name, table in tables.items()
         }
+
+
+ITEMS = ["a", "b", "c"]
+LISTS = pa.table({"image": ITEMS, "labels": [["dog"], [], ["cat", None]]})
+NUMBERS = pa.table({"image": ITEMS, "label": [0, 1, 2]})
+
+
+def npz():
+    labels = np.array([[1, 0], [0, 1], [-1, 1]], np.int8)
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, x=np.eye(3), labels=labels, classes=np.array(["dog", "cat"]))
+    return buffer.getvalue()
+
+
+def parquet(table):
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer)
+    return buffer.getvalue()
+
+
+def arrow(table):
+    buffer = io.BytesIO()
+    with pa.ipc.new_stream(buffer, table.schema) as writer:
+        writer.write_table(table, max_chunksize=2)
+    return buffer.getvalue()
+
+
+LINES = '{"image": "a", "label": "dog"}\n{"image": "é", "label": null}\n'
+NAMES = {"features": {"label": {"names": ["dog", "cat", "bird"]}}}
+FILES = {  # the last file of each is damaged
+    "npz": {"x.npz": npz()},
+    "wide": {"x.parquet": parquet(pa.table({"image": ITEMS, "dog": [1, 0, -1]}))},
+    "long": {"x.parquet": parquet(pa.table({"image": ITEMS, "label": ["dog|cat", None, "é"]}))},
+    "hub parquet": {"set/train.parquet": parquet(LISTS)},
+    "hub arrow": {"set/data.arrow": arrow(LISTS)},
+    "hub lines": {"set/metadata.jsonl": LINES.encode()},
+    "hub names": {
+        "set/data.arrow": arrow(NUMBERS),
+        "set/dataset_info.json": json.dumps(NAMES).encode(),
+    },
+}
+DAMAGE = st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), min_size=1, max_size=6)
+
+
+@pytest.mark.parametrize("kind", FILES)
+@FUZZ
+@given(DAMAGE, st.booleans())
+def test_damaged_files_give_tables_or_an_error(tmp_path, kind, damage, cut):
+    for name, content in FILES[kind].items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content)
+    content = bytearray(path.read_bytes())
+    for place, byte in damage:
+        content[place % len(content)] = byte
+    path.write_bytes(content[: damage[0][0] % len(content)] if cut else content)
+    source = path.parent if kind.startswith("hub") else path
+    try:
+        assert train(source, on_error=lambda error: None).classes
+    except UserError as error:
+        assert str(source) in str(error)

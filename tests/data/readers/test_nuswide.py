@@ -7,6 +7,8 @@ from spml.data import load, read
 from spml.data.readers.nuswide import CLASSES
 from tests.data.conftest import refused, train
 
+LABELS, IMAGES = "formatted_train_labels.npy", "formatted_val_images.npy"
+SKY = "Groundtruth/TrainTestLabels/Labels_sky_Train.txt"
 MARKS = {
     ("sky", "Train"): "1\n0\n1\n",
     ("lake", "Train"): "0\n-1130179\n1\n",
@@ -17,17 +19,13 @@ MARKS = {
 @pytest.fixture(params=["ImageList Groundtruth", ". ."])
 def official(request, tmp_path, write):
     lists, truth = request.param.split()
-    write(
-        "actor\\0001_11.jpg\r\nactor\\0002_22.jpg\r\nzoo\\0003_33.jpg\r\n",
-        f"{lists}/TrainImagelist.txt",
-    )
+    images = "actor\\0001_11.jpg\r\nactor\\0002_22.jpg\r\nzoo\\0003_33.jpg\r\n"
+    write(images, f"{lists}/TrainImagelist.txt")
     write("zoo\\0004_44.jpg\nzoo\\0005_55.jpg\n", f"{lists}/TestImagelist.txt")
     for name in CLASSES:
         for split, rows in (("Train", 3), ("Test", 2)):
-            write(
-                MARKS.get((name, split), "0\n" * rows),
-                f"{truth}/TrainTestLabels/Labels_{name}_{split}.txt",
-            )
+            marks = MARKS.get((name, split), "0\n" * rows)
+            write(marks, f"{truth}/TrainTestLabels/Labels_{name}_{split}.txt")
     return tmp_path
 
 
@@ -37,10 +35,8 @@ def formatted(tmp_path):
         labels = np.zeros((rows, 81))
         labels[np.arange(rows), np.arange(rows)] = 1
         np.save(tmp_path / f"formatted_{name}_labels.npy", labels)
-        np.save(
-            tmp_path / f"formatted_{name}_images.npy",
-            np.array([f"{name}\\{i}.jpg" for i in range(rows)]),
-        )
+        images = [f"{name}\\{i}.jpg" for i in range(rows)]
+        np.save(tmp_path / f"formatted_{name}_images.npy", np.array(images))
     return tmp_path
 
 
@@ -51,12 +47,8 @@ def test_there_are_81_concepts():
 
 def test_official_lists(official, positives):
     tables = read("nuswide", official)
-    train = {
-        "actor/0001_11.jpg": ["sky"],
-        "actor/0002_22.jpg": [],
-        "zoo/0003_33.jpg": ["lake", "sky"],
-    }
-    assert positives(tables["train"]) == train
+    first = {"actor/0001_11.jpg": ["sky"], "actor/0002_22.jpg": []}
+    assert positives(tables["train"]) == first | {"zoo/0003_33.jpg": ["lake", "sky"]}
     assert positives(tables["test"]) == {"zoo/0004_44.jpg": [], "zoo/0005_55.jpg": ["zebra"]}
     assert tables["train"].root == official
 
@@ -87,21 +79,9 @@ def test_formatted_versions_are_distinguished(formatted):
     ("name", "content", "message"),
     [
         ("ImageList/TestImagelist.txt", None, "no TestImagelist.txt there; put the official lists"),
-        (
-            "Groundtruth/TrainTestLabels/Labels_sky_Train.txt",
-            None,
-            "Labels_sky_Train.txt: No such file",
-        ),
-        (
-            "Groundtruth/TrainTestLabels/Labels_sky_Train.txt",
-            "1\n0\n",
-            "2 lines, TrainImagelist.txt has 3",
-        ),
-        (
-            "Groundtruth/TrainTestLabels/Labels_sky_Train.txt",
-            "1\n0\n7\n",
-            "Labels_sky_Train.txt, line 3: 7 is not 0 or 1",
-        ),
+        (SKY, None, "Labels_sky_Train.txt: No such file"),
+        (SKY, "1\n0\n", "2 lines, TrainImagelist.txt has 3"),
+        (SKY, "1\n0\n7\n", "Labels_sky_Train.txt, line 3: 7 is not 0 or 1"),
     ],
 )
 def test_damaged_lists(official, damage, name, content, message):
@@ -113,17 +93,13 @@ def test_damaged_lists(official, damage, name, content, message):
 @pytest.mark.parametrize(
     ("name", "array", "message"),
     [
-        ("formatted_train_labels.npy", np.zeros((4, 80)), r"\(4, 80\); it must have 81 columns"),
-        ("formatted_train_labels.npy", np.zeros(4), "must have 81 columns"),
-        ("formatted_train_labels.npy", np.full((4, 81), 0.5), "hold 0.5 in row 0"),
-        (
-            "formatted_val_images.npy",
-            np.array(["a"]),
-            "1 entries for 2 rows of formatted_val_labels.npy",
-        ),
-        ("formatted_val_images.npy", np.array([1, 2]), "list of strings"),
-        ("formatted_val_images.npy", np.array([None, "a"]), "not a .npy file of plain"),
-        ("formatted_val_images.npy", None, "formatted_val_images.npy: No such file"),
+        (LABELS, np.zeros((4, 80)), r"\(4, 80\); it must have 81 columns"),
+        (LABELS, np.zeros(4), "must have 81 columns"),
+        (LABELS, np.full((4, 81), 0.5), "hold 0.5 in row 0"),
+        (IMAGES, np.array(["a"]), "1 entries for 2 rows of formatted_val_labels.npy"),
+        (IMAGES, np.array([1, 2]), "list of strings"),
+        (IMAGES, np.array([None, "a"]), "not a .npy file of plain"),
+        (IMAGES, None, "formatted_val_images.npy: No such file"),
     ],
 )
 def test_damaged_formatted_files(formatted, name, array, message):

@@ -8,6 +8,10 @@ import pytest
 from spml.data import read
 from tests.data.conftest import refused, rows, train
 
+BOTH = "row 3: 'x' is both .* row 1"
+TWO = {"image": ["a", "b"]}
+THREE = {"image": ["a", "b", "a"], "label": ["x"] * 3}
+
 
 @pytest.fixture
 def save(tmp_path):
@@ -33,21 +37,14 @@ def test_paths_from_windows(save):
     ],
 )
 def test_long_form(save, labels):
-    path = save(
-        width=[1, 2, 3, 4],
-        image=["a", "b", "c", "a"],
-        label=labels,
-        negative=[None, "dog", "cat", None],
-    )
+    negative = [None, "dog", "cat", None]
+    path = save(width=[1, 2, 3, 4], image=["a", "b", "c", "a"], label=labels, negative=negative)
     table = train(path)
     assert table.classes == ["bird", "cat", "dog"]
     assert rows(table) == {"a": [0, 1, 1], "b": [1, 0, -1], "c": [0, -1, 0]}
     assert table.root == path.parent
-    path = save(
-        image=["a", "b", "c"],
-        label=[["dog"], ["cat"], []],
-        negative=[None, ["dog"], ["cat", "dog"]],
-    )
+    negative = [None, ["dog"], ["cat", "dog"]]
+    path = save(image=["a", "b", "c"], label=[["dog"], ["cat"], []], negative=negative)
     assert rows(train(path)) == {"a": [0, 1], "b": [1, -1], "c": [-1, -1]}
 
 
@@ -96,24 +93,12 @@ def test_class_list(save):
         ({"image": ["a"], "tags": [1]}, "class 'tags' is called like a column of predictions"),
         ({"image": ["a", "b"], "label": [["dog"], ["a|b"]]}, "row 2: class 'a.b' contains '.'"),
         ({"image": ["a", None], "label": ["dog", "cat"]}, "row 2: the image cell is empty"),
-        (
-            {"image": ["a", "b", "c"], "label": ["x"] * 3, "split": ["val", "train", "tset"]},
-            "row 3: split 'tset'.*'test'",
-        ),
-        (
-            {"image": ["a", "b", "a"], "label": ["x"] * 3, "split": ["val", "train", "test"]},
-            "row 3: .* at row 1; keep",
-        ),
-        (
-            {"image": ["a", "b", "a"], "label": ["x", "x", ""], "negative": ["", "", "x"]},
-            "row 3: 'x' is both .* row 1",
-        ),
-        (
-            {"image": ["a", "b"], "cat": [1, 2]},
-            "row 2: 2 in column 'cat'; a label is 1, 0, -1 or null",
-        ),
-        ({"image": ["a", "b"], "cat": [1.0, 0.5]}, "row 2: 0.5 in column 'cat'"),
-        ({"image": ["a", "b"], "cat": [1.0, np.inf]}, "row 2: .* in column 'cat'"),
+        ({**THREE, "split": ["val", "train", "tset"]}, "row 3: split 'tset'.*'test'"),
+        ({**THREE, "split": ["val", "train", "test"]}, "row 3: .* at row 1; keep"),
+        ({**THREE, "label": ["x", "x", ""], "negative": ["", "", "x"]}, BOTH),
+        ({**TWO, "cat": [1, 2]}, "row 2: 2 in column 'cat'; a label is 1, 0, -1 or null"),
+        ({**TWO, "cat": [1.0, 0.5]}, "row 2: 0.5 in column 'cat'"),
+        ({**TWO, "cat": [1.0, np.inf]}, "row 2: .* in column 'cat'"),
         ({"image": pa.array([], pa.string()), "label": pa.array([], pa.string())}, "no rows"),
         ({"image": ["a"], "label": [""]}, "no row has a label"),
         ({"image": ["a"], "label": pa.array([None])}, "no row has a label"),

@@ -7,7 +7,9 @@ from spml.data import load, read
 from spml.errors import UserError
 from tests.data.conftest import refused, rows
 
-TRAIN = "image,label\na,dog\nb,cat\nc,dog|cat\n"
+KNOWN = r"val.csv, line 3: 'b' is in val, but in train.*train.csv, line 3"
+HEAD, MARKED = "image,label\n", "image,label,split\n"
+TRAIN = f"{HEAD}a,dog\nb,cat\nc,dog|cat\n"
 
 
 def test_the_other_files_use_the_classes_of_the_first(write):
@@ -44,9 +46,8 @@ def test_load_validates_completely_if_every_label_is_known(write):
     )
     assert experiment.validates_completely and list(experiment.test.items) == ["f"]
     assert (experiment.train_rows.tolist(), experiment.val_rows.tolist()) == ([0, 1, 2], [3, 4])
-    assert not load(
-        train, val=write("image,cat,dog\nd,1,\ne,-1,1\n", "val.csv")
-    ).validates_completely
+    partly = write("image,cat,dog\nd,1,\ne,-1,1\n", "val.csv")
+    assert not load(train, val=partly).validates_completely
 
 
 def test_a_split_column_may_repeat_the_option(write):
@@ -61,30 +62,14 @@ def test_a_split_column_may_repeat_the_option(write):
 @pytest.mark.parametrize(
     ("train", "val", "message"),
     [
-        (
-            TRAIN,
-            "image,label\nd,dgo\n",
-            r"val.csv, line 2: class 'dgo'.*train.csv.*did you mean 'dog'\?",
-        ),
-        (
-            TRAIN,
-            "image,label\nd,dog\nb,dog\n",
-            "val.csv, line 3: 'b' is in val, but in train.*train.csv, line 3",
-        ),
+        (TRAIN, f"{HEAD}d,dgo\n", r"val.csv, line 2: class 'dgo'.*train.csv.*did you mean 'dog'\?"),
+        (TRAIN, f"{HEAD}d,dog\nb,dog\n", KNOWN),
         (TRAIN, "image,label\n./x/../b,dog\nz,dog\n", "val.csv, line 2.*train.csv, line 3"),
-        (
-            TRAIN,
-            "image,label,split\nd,dog,val\ne,dog,\n",
-            "val.csv: --val.*marked train and val.*unmark",
-        ),
-        (TRAIN, "image,label,split\nd,dog,test\n", "val.csv: --val.*marked test"),
+        (TRAIN, f"{MARKED}d,dog,val\ne,dog,\n", "val.csv: --val.*marked train and val.*unmark"),
+        (TRAIN, f"{MARKED}d,dog,test\n", "val.csv: --val.*marked test"),
         (TRAIN, "image,label\nd,\n", "val.csv: no row has a label"),
         (TRAIN, "image,fox\nd,1\n", "val.csv, line 1: class 'fox'"),
-        (
-            "image,label,split\na,dog,\nb,dog,val\n",
-            "image,label\nd,dog\n",
-            "line 3.*--val names.*give one",
-        ),
+        (f"{MARKED}a,dog,\nb,dog,val\n", f"{HEAD}d,dog\n", "line 3.*--val names.*give one"),
     ],
 )
 def test_files_that_do_not_fit(write, train, val, message):

@@ -11,6 +11,9 @@ from spml.data import LabelTable, read
 from spml.errors import DataError
 from tests.data.conftest import FUZZ, refused, rows, splits, train
 
+SPLIT, NEGATIVE = "image,label,split\n", "image,label,negative\n"
+WIDE = "image,cat,dog\n"
+
 
 def test_long_form(write):
     path = write("image,label\nb.jpg,dog|cat\na.jpg,bird\n/x/c.jpg,dog\n")
@@ -70,9 +73,7 @@ def test_complete_labels_make_absence_negative(write):
 
 
 def test_splits(write):
-    tables = read(
-        write("image,label,split\na,dog,test\nb,cat,train\nc,dog,VAL\nd,dog,\na,cat,test\n")
-    )
+    tables = read(write(f"{SPLIT}a,dog,test\nb,cat,train\nc,dog,VAL\nd,dog,\na,cat,test\n"))
     assert splits(tables) == {"train": ["b", "d"], "val": ["c"], "test": ["a"]}
     assert rows(tables["test"]) == {"a": [1, 1]}
 
@@ -153,22 +154,16 @@ def test_class_list_with_names_to_show(write):
         ("image,label\na,dog\n ,dog\n", "line 3.*image cell is empty.*remove the row"),
         ("image,label\na,dog\nb\n", "line 3.*1 cells, the header has 2.*fill the row up"),
         ("image,label\na,dog,cat\n", "line 2.*3 cells, the header has 2.*quote a cell"),
-        (
-            "image,label,split\na,dog,trian\n",
-            "line 2.*'trian'.*train, val or test.*did you mean 'train'",
-        ),
-        ("image,label,split\na,dog,validation\n", "line 2.*did you mean 'val'"),
-        ("image,label,split\na,dog,zzz\n", "line 2.*'zzz' is not train, val or test"),
+        (f"{SPLIT}a,dog,trian\n", "line 2.*'trian'.*train, val or test.*did you mean 'train'"),
+        (f"{SPLIT}a,dog,validation\n", "line 2.*did you mean 'val'"),
+        (f"{SPLIT}a,dog,zzz\n", "line 2.*'zzz' is not train, val or test"),
         (b"image,label\na,dog\nb,caf\xe9\n", "line 3.*0xe9 is not UTF-8.*save the file as UTF-8"),
         (b"image,label\na,dog\nb,c\0t\n", "line 3.*NUL.*UTF-8"),
         ("image,label\na,dog\n".encode("utf-16"), "line 1.*UTF-8"),
         ("image,label\na,\nb,\n", "no row has a label.*give at least one"),
         ("image,label,negative\na,,dog\n", "no row has a label"),
         ("image,cat\na,0\nb,\n", "no row has a label"),
-        (
-            "image,cat,dog\na,1,0\nb,yes,0\n",
-            "line 3.*'yes' in column 'cat'.*1, 0, -1 or empty.*'label'",
-        ),
+        (f"{WIDE}a,1,0\nb,yes,0\n", "line 3.*'yes' in column 'cat'.*1, 0, -1 or empty.*'label'"),
         ("image,cat\na,2\n", "line 2.*'2' in column 'cat'"),
         ('image,label\n"a,dog\nb,cat\n', "line 2.*check the quotes"),
         ('image,label\n"a"b,dog\n', "line 2.*check the quotes"),
@@ -177,16 +172,10 @@ def test_class_list_with_names_to_show(write):
         ("image,tags\na,1\n", "line 1.*'tags' is called like a column of predictions.*class list"),
         ("image,a|b\na,1\n", r"line 1.*'a\|b' contains '\|'.*class list"),
         ("image,label\na,dog\nb,image\n", "line 3.*'image' is called like a column of predictions"),
-        (
-            "image,label,negative\na,,cat\nb,cat,\na,cat,\n",
-            "line 4.*'cat' is both.*'a'.*line 2.*keep one",
-        ),
+        (f"{NEGATIVE}a,,cat\nb,cat,\na,cat,\n", "line 4.*'cat' is both.*'a'.*line 2.*keep one"),
         ("image,label,negative\na,dog,dog\n", "line 2.*'dog' is both.*see line 2"),
         ("image,cat\na,1\na,-1\n", "line 3.*'cat' is both.*see line 2"),
-        (
-            "image,label,split\na,x,train\nb,y,val\na,x,test\n",
-            "line 4.*'a'.*'test'.*'train' at line 2.*one",
-        ),
+        (f"{SPLIT}a,x,train\nb,y,val\na,x,test\n", "line 4.*'a'.*'test'.*'train' at line 2.*one"),
     ],
 )
 def test_malformed_files(write, content, message):

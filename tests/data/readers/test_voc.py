@@ -6,6 +6,8 @@ from spml.data import load, read
 from spml.data.readers.voc import CLASSES
 from tests.data.conftest import refused, train
 
+DOG, FIRST = "dog_train.txt", "2008_000001 -1\n"
+
 
 @pytest.fixture
 def voc(tmp_path):
@@ -13,12 +15,8 @@ def voc(tmp_path):
     folder = tmp_path / "VOCdevkit" / "VOC2012" / "ImageSets" / "Main"
     folder.mkdir(parents=True)
     lists = {"train": ["2008_000002", "2008_000001"], "val": ["2009_000001", "2009_000002"]}
-    marks = {
-        "person 2008_000001": "1",
-        "dog 2008_000001": "0",
-        "train 2008_000002": "1",
-        "dog 2009_000002": "1",
-    }
+    marks = {"person 2008_000001": "1", "dog 2008_000001": "0"}
+    marks |= {"train 2008_000002": "1", "dog 2009_000002": "1"}
     for name, images in lists.items():
         (folder / f"{name}.txt").write_text("".join(f"{image}\n" for image in images))
         for label in CLASSES:
@@ -53,21 +51,13 @@ def test_loading(voc):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("dog_train.txt", None, "dog_train.txt: No such file"),
+        (DOG, None, "dog_train.txt: No such file"),
         ("train.txt", None, "train.txt: No such file"),
-        ("dog_train.txt", "2008_000001 -1\n", "dog_train.txt: 1 images, train.txt has 2"),
-        (
-            "dog_train.txt",
-            "2008_000001 -1\n2008_000009 1\n",
-            "line 2: '2008_000009' is not in train.txt",
-        ),
-        (
-            "dog_train.txt",
-            "2008_000001 -1\n2008_000002 yes\n",
-            "line 2: '2008_000002 yes' is not an image and 1, 0 or -1",
-        ),
-        ("dog_train.txt", "2008_000001\n", "line 1: '2008_000001' is not"),
-        ("dog_train.txt", b"\xff\n", "line 1: byte 0xff"),
+        (DOG, FIRST, "dog_train.txt: 1 images, train.txt has 2"),
+        (DOG, f"{FIRST}2008_000009 1\n", "line 2: '2008_000009' is not in train.txt"),
+        (DOG, f"{FIRST}2008_2 yes\n", "line 2: '2008_2 yes' is not an image and 1, 0 or -1"),
+        (DOG, "2008_000001\n", "line 1: '2008_000001' is not"),
+        (DOG, b"\xff\n", "line 1: byte 0xff"),
         ("train.txt", "2008_000001\n", "line 1: '2008_000002' is not in train.txt"),
     ],
 )

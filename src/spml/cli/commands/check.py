@@ -136,8 +136,8 @@ class Check(TableOptions):
         self, console: Console, out: Path, tables: dict[str, LabelTable], findings: Findings
     ) -> None:
         """Write the cleaned table and print the changes; raise DataError if errors remain in it."""
+        from spml.data.check.check import joined, untrainable
         from spml.data.check.fix import clean, write_table
-        from spml.data.check.labels import joined, untrainable
         from spml.data.check.problems import counted
         from spml.data.names import class_list
 

@@ -87,8 +87,7 @@ class Prepare:
         from rich.progress import DownloadColumn, TimeRemainingColumn, TransferSpeedColumn
 
         from spml.cli.output.progress import step_bar
-        from spml.data.download.archive import marker, unpack
-        from spml.data.download.resumable import download, left, require_space
+        from spml.data.download import download, left, marker, require_space, unpack
 
         marks = [marker(archive.name, self.root) for archive in self.benchmark.archives]
         pairs = zip(self.benchmark.archives, marks, strict=True)

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from spml.cli.output.tables import add_ends, columns, plain
 from spml.data import LabelTable
-from spml.data.check.labels import positives_per_row, positives_seen
+from spml.data.check.check import positives_per_row, positives_seen
 from spml.data.check.problems import KINDS, Findings, counted
 
 SHOWN = 20  # listed problems of each kind

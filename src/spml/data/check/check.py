@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable, Iterator
+from functools import reduce
 
 import numpy as np
+import numpy.typing as npt
 
 from spml.data.check.files import Advance, inspect_arrays, inspect_files
-from spml.data.check.labels import is_complete, label_problems
 from spml.data.check.problems import Findings, Place, Problem
+from spml.data.experiment import train_list
+from spml.data.names import joined_names, near_duplicates, separated_names, written_lists
+from spml.data.observation import draw
 from spml.data.readers.builder import Kind
-from spml.data.table import Labels, LabelTable
+from spml.data.table import SPLITS, Labels, LabelTable, SparseLabels, concatenate
 from spml.errors import DataError
 
+Counts = npt.NDArray[np.int64]
 MAX_NAMES = 5  # classes that one message lists
 
 
@@ -26,18 +32,11 @@ def check(
     min_positives: int = 5,
     advance: Advance | None = None,
 ) -> Findings:
-    """Return the problems of a data set's tables, and which of their pictures are the same.
+    """Return the problems of tables by split, and which of their pictures are the same.
 
-    Features are not checked. Pictures in arrays are compared; files are located, compared and
-    decoded.
-
-    Args:
-        tables: by split, as `read` returns them.
-        unread: the invalid records that `read` reported.
-        labels: the kind that `read` used; the fill value of arrays does not show it.
-        pictures: decode every picture file, resized to `size` as for training.
-        min_positives: warn of a class with fewer positives in train.
-        advance: called with the current step, the number done and the total.
+    Pictures in arrays are compared, and files also located and, with `pictures`, decoded at `size`.
+    `unread` are the invalid records that `read` reported, `labels` the kind that it used, as the
+    fill value of arrays does not show it.
     """
     files = {split: table for split, table in tables.items() if table.x is None}
     broken, copies = inspect_files(files, decoded=pictures, size=size, advance=advance)
@@ -121,3 +120,90 @@ def _positives(tables: dict[str, LabelTable], place: Place) -> str:
 def _names(names: list[str]) -> str:
     more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
     return ", ".join(map(repr, names[:MAX_NAMES])) + more
+
+
+def label_problems(
+    tables: dict[str, LabelTable], min_positives: int, *, complete: bool
+) -> list[Problem]:
+    """Return the problems of the labels alone."""
+    problems = [*untrainable(tables, complete=complete), *_rare(tables, min_positives)]
+    for name, count, other, other_count in near_duplicates(joined(tables)):
+        alike = unicodedata.normalize("NFC", name) == unicodedata.normalize("NFC", other)
+        shown = ascii if alike else repr  # the codes distinguish names that look the same
+        text = f"{shown(name)} ({count:,}) and {shown(other)} ({other_count:,})"
+        problems.append(Problem("near_names", text))
+    classes = next(iter(tables.values())).classes
+    several = {name: f"contains {sign!r}" for name, sign in separated_names(classes).items()}
+    several |= {
+        name: f"{' and '.join(map(repr, parts))} are classes too"
+        for name, parts in joined_names(classes)
+    }
+    for name, what in (several | written_lists(classes)).items():
+        problems.append(Problem("joined_names", f"{name!r}: {what}"))
+    for part in SPLITS:
+        problems += _unlabelled(part, tables[part]) if part in tables else []
+    return problems
+
+
+def _unlabelled(part: str, table: LabelTable) -> Iterator[Problem]:
+    for row in np.flatnonzero(positives_per_row(table.sparse) == 0).tolist():
+        yield Problem("unlabelled", f"{table.where(row)}{table.items[row]!r}", part, row)
+
+
+def is_complete(tables: dict[str, LabelTable], labels: Kind | None) -> bool:
+    """Whether an absent label is negative; without `labels`, by the fill value."""
+    if labels is not None:
+        return labels == "complete"
+    return next(iter(tables.values())).sparse.fill == -1
+
+
+def untrainable(tables: dict[str, LabelTable], *, complete: bool) -> list[Problem]:
+    """Return the reason for which `load` would refuse the tables, if any."""
+    labels = {split: _without_items(table) for split, table in tables.items()}
+    try:
+        train_list(labels, complete=complete)
+    except DataError as error:
+        return [Problem("untrainable", str(error))]
+    return []
+
+
+def _without_items(table: LabelTable) -> LabelTable:
+    return LabelTable(table.items, table.classes, table.sparse)
+
+
+def joined(tables: dict[str, LabelTable]) -> LabelTable:
+    """Join the labels of all splits into one table."""
+    return reduce(concatenate, map(_without_items, tables.values()))
+
+
+def positives_per_row(labels: SparseLabels) -> Counts:
+    """Return the number of positives of each row."""
+    ends = np.concatenate([[0], np.cumsum(labels.values == 1)])[labels.indptr]
+    return np.diff(ends)
+
+
+def positives_seen(tables: dict[str, LabelTable]) -> Counts:
+    """Count the single positives of each class that are drawn from complete labels of train."""
+    lists = joined({part: tables[part] for part in ("train", "val") if part in tables})
+    return draw(lists.sparse).take(np.arange(len(tables["train"]))).counts(1)
+
+
+def _rare(tables: dict[str, LabelTable], min_positives: int) -> Iterator[Problem]:
+    """Yield each class with too few positives, once."""
+    some = next(iter(tables.values()))
+    counts = {
+        part: tables[part].sparse.counts(1) if part in tables else np.zeros(len(some.classes))
+        for part in SPLITS
+    }
+    for column, name in enumerate(some.classes):
+        train, val, test = (int(counts[part][column]) for part in SPLITS)
+        if train + val + test == 0:
+            yield Problem("no_positive", repr(name))
+        elif train + val == 0:
+            yield Problem("test_only", f"{name!r} has {test:,} in test, none in train")
+        elif train < min_positives:
+            yield Problem(
+                "few_positives",
+                f"{name!r} has {train:,} in train; --min-positives is {min_positives}",
+                "train",
+            )

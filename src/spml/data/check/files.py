@@ -32,10 +32,7 @@ def inspect_files(
     size: int | None = None,
     advance: Advance | None = None,
 ) -> tuple[list[Problem], list[Copies]]:
-    """Return missing and unreadable pictures, and groups of rows with the same bytes.
-
-    Only files of equal length are compared. The order is that of splits and rows.
-    """
+    """Return missing and unreadable pictures, and groups of rows with the same bytes, in order."""
     places = [
         Place(split, row)
         for split in SPLITS
@@ -91,10 +88,7 @@ def inspect_arrays(tables: dict[str, LabelTable]) -> list[Copies]:
 def _threaded(
     what: str, work: Callable[[Place], Out], places: Sequence[Place], advance: Advance | None
 ) -> Iterator[tuple[Place, Out]]:
-    """Yield each place with the result of its work, in order.
-
-    Threads suffice: reading and decoding release the interpreter's lock.
-    """
+    """Yield each place with the result of its work, in order, from threads."""
     pool = ThreadPoolExecutor(decoders())
     try:
         for start in range(0, len(places), WINDOW):
@@ -123,10 +117,7 @@ def _length(path: Path) -> int | tuple[str, str]:
 
 
 def _similar_file(path: Path, folders: dict[Path, dict[str, str]]) -> str:
-    """Return `; there is 'A.JPG'` if a file differs only by case or composed accents, else "".
-
-    `folders` caches the names in each folder.
-    """
+    """Return `; there is 'A.JPG'` if a file differs only by case or composed accents, else ""."""
     if path.parent not in folders:
         folders[path.parent] = {}
         with suppress(OSError, ValueError):

@@ -9,7 +9,7 @@ import time
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future, wait
 from contextlib import suppress
 from pathlib import Path
 
@@ -43,14 +43,10 @@ class Progress:
 
 
 class Build:
-    """Decodes files into a pool: in a fixed order, except that awaited files come first.
+    """Decodes the files that a pool lacks: in a fixed order, except that awaited files come first.
 
-    Args:
-        pool: lacks the files.
-        places: a row of each file, in the order in which errors are reported.
-        order: the files of `places` in decoding order.
-        soon: number of files of the order that are needed soon. Once they are started, most
-            threads rest until a reader waits for a file.
+    `places` has a row of each file, in the order in which errors are reported. Once the first
+    `soon` files of `order` are started, most threads rest until a reader waits for a file.
     """
 
     def __init__(
@@ -76,7 +72,7 @@ class Build:
         self._order = iter(order)
         self._soon = len(places) if soon is None else soon
         self._urgent: deque[str] = deque()
-        self._waiters: dict[str, list[_Waiter]] = {}
+        self._waiters: dict[str, Future[None]] = {}  # of files that readers wait for
         self._uncommitted: list[Record] = []
         self._ended = 0
         self._mutex = threading.Lock()
@@ -86,10 +82,7 @@ class Build:
         self._polled = 0.0  # when the index was last read while another process writes
 
     def start(self) -> None:
-        """Start in the background; raise an error that occurs before the first picture.
-
-        Such an error is a full disk, for example. Later errors are raised by `wait` and `finish`.
-        """
+        """Start in the background; raise an error before the first picture, such as a full disk."""
         self._thread = threading.Thread(target=self._run_in_background, name="cache")
         self._thread.start()
         self._settled.wait()
@@ -111,28 +104,24 @@ class Build:
         finally:
             with self._mutex:
                 self._over = True
-                waiters = [waiter for waiting in self._waiters.values() for waiter in waiting]
-            for waiter in waiters:
-                waiter.ready.set()
+                for waiter in self._waiters.values():
+                    waiter.set_result(None)
 
     def wait(
         self, paths: Sequence[str], cancelled: Callable[[], bool] | None = None
     ) -> list[Record]:
         """Return the records of files as soon as they are decoded.
 
-        Raises:
-            DataError: a file cannot be decoded. Raised after all decoding, for all such files.
-            CancelledError: the result is no longer wanted, according to `cancelled`.
+        Files that cannot be decoded are one DataError after all decoding. CancelledError is raised
+        once `cancelled` returns true.
         """
-        waiter = None
+        waiters: list[Future[None]] = []
         with self._mutex:
             lacking = dict.fromkeys(path for path in paths if path not in self.records)
-            if lacking and not self._over:
-                waiter = _Waiter(len(lacking))
+            if not self._over:
                 self._urgent.extend(path for path in lacking if path in self._left)
-                for path in lacking:
-                    self._waiters.setdefault(path, []).append(waiter)
-        while waiter is not None and not waiter.ready.wait(TICK):
+                waiters = [self._waiters.setdefault(path, Future()) for path in lacking]
+        while wait(waiters, TICK).not_done:
             if cancelled is not None and cancelled():
                 raise CancelledError
         if any(path not in self.records for path in lacking):
@@ -281,18 +270,8 @@ class Build:
             self.records[path] = record
             if new:
                 self._uncommitted.append(record)
-            for waiter in self._waiters.pop(path, ()):
-                waiter.lacking -= 1
-                if not waiter.lacking:
-                    waiter.ready.set()
-
-
-class _Waiter:
-    """Waits for a number of files."""
-
-    def __init__(self, lacking: int) -> None:
-        self.lacking = lacking
-        self.ready = threading.Event()
+            if waiter := self._waiters.pop(path, None):
+                waiter.set_result(None)
 
 
 def _add(pool: Pool, path: str) -> Record:

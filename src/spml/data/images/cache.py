@@ -97,8 +97,6 @@ class Pictures:
         self.cache, self.table = cache, table
         self.pool, self.build, self.device = cache.pool, cache.build, cache.device
         self.records = [self._known(row) for row in range(len(table))]
-        slots = [-1 if record is None else record.slot for record in self.records]
-        self.slots = np.array(slots, np.int64)
         self.checked = np.zeros(len(table), bool)
         self.copied = np.zeros(len(table), bool)  # to memory or to the device
         self.memory: Pixels | None = None
@@ -134,20 +132,19 @@ class Pictures:
     def read(
         self, rows: Rows, out: Pixels, cancelled: Callable[[], bool] | None = None
     ) -> dict[int, DataError]:
-        """Copy pictures to `out`, waiting for those in decoding; return the errors by row.
-
-        `cancelled` returns whether the pictures are no longer wanted, which ends the waiting.
-        """
+        """Copy pictures to `out`, waiting for those in decoding; return the errors by row."""
         errors: dict[int, DataError] = {}
         self._locate(rows, cancelled)
         for row, pixels in zip(rows.tolist(), out, strict=True):
             if self.memory is not None and self.copied[row]:
                 pixels[...] = self.memory[row]  # numpy copies in this thread only, torch in many
                 continue
-            pixels[...] = self.pool.slot(self.slots[row])
+            record = self.records[row]
+            assert record is not None  # `_locate` waited for it
+            pixels[...] = self.pool.slot(record.slot)
             try:
                 if not self.checked[row]:
-                    self._check(row, pixels)
+                    self._check(row, record, pixels)
             except DataError as error:
                 errors[row] = error
                 continue
@@ -210,16 +207,15 @@ class Pictures:
 
     def _locate(self, rows: Rows, cancelled: Callable[[], bool] | None) -> None:
         """Look up the slots of the rows; wait until their pictures are decoded."""
-        unknown = rows[self.slots[rows] < 0].tolist()
+        unknown = [row for row in rows.tolist() if self.records[row] is None]
         if self.build is not None and unknown:
             records = self.build.wait([path_of(self.table, row) for row in unknown], cancelled)
             for row, record in zip(unknown, records, strict=True):
-                self.records[row], self.slots[row] = record, record.slot
+                self.records[row] = record
 
-    def _check(self, row: int, pixels: Pixels) -> None:
+    def _check(self, row: int, record: Record, pixels: Pixels) -> None:
         """Compare pixels with their checksum; replace damaged ones."""
-        record = self.records[row]
-        if record is not None and zlib.crc32(pixels.data) != record.checksum:
+        if zlib.crc32(pixels.data) != record.checksum:
             pixels[...] = self._decode_again(row, record).numpy()
         else:
             self.checked[row] = True

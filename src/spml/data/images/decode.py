@@ -95,10 +95,7 @@ def decode_bytes(data: bytearray, path: Path, size: int | None = None) -> Tensor
 
 
 def count_pixels(data: bytes | bytearray) -> int | None:
-    """Return width times height from the header; None if the format is unknown.
-
-    A picture that Pillow refuses as too large counts as one above PIXEL_LIMIT.
-    """
+    """Return width times height from the header, at most PIXEL_LIMIT + 1; None if unknown."""
     try:
         with Image.open(io.BytesIO(data), formats=FORMATS) as image:  # reads the header only
             return image.width * image.height
@@ -173,11 +170,8 @@ def jpeg_size(data: bytearray) -> tuple[int, int] | None:
 
 
 def _refuse_truncated(data: bytearray) -> None:
-    """Raise ValueError for a JPEG without its end marker.
-
-    Pillow accepts a truncated file as whole if zeros follow. The last markers count, since a
-    thumbnail in the header has both markers of its own.
-    """
+    """Raise ValueError for a JPEG without end marker, which Pillow accepts if zeros follow."""
+    # The last markers count: a thumbnail in the header has both markers of its own.
     if data.startswith(JPEG) and data.rfind(END) < data.rfind(SCAN):
         raise ValueError("truncated")
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -60,6 +60,10 @@ class Builder:
         self._entry_values, self._entry_places = array("b"), array("q")
         self.feature_names: Sequence[str] = ()
         self._features = array("f")
+        self._arrays: tuple[array[Any], ...] = (
+            *(self._row_places, self._row_splits, self._features, self._entry_rows),
+            *(self._entry_columns, self._entry_values, self._entry_places),
+        )
 
     def report(self, error: DataError) -> None:
         """Report an invalid record, or raise the error."""
@@ -84,7 +88,8 @@ class Builder:
     @contextmanager
     def record(self) -> Iterator[None]:
         """Add one record; an error in the block removes all of it and goes to `on_error`."""
-        rows, columns, entries = len(self._rows), len(self._columns), len(self._entry_rows)
+        rows, columns = len(self._rows), len(self._columns)
+        lengths = [len(numbers) for numbers in self._arrays]
         try:
             yield
         except DataError as error:
@@ -93,13 +98,8 @@ class Builder:
             for names, count in ((self._rows, rows), (self._columns, columns)):
                 while len(names) > count:
                     names.popitem()
-            for numbers in (self._row_places, self._row_splits):
-                del numbers[rows:]
-            del self._features[rows * len(self.feature_names) :]
-            for numbers in (self._entry_rows, self._entry_columns):
-                del numbers[entries:]
-            for numbers in (self._entry_values, self._entry_places):
-                del numbers[entries:]
+            for numbers, length in zip(self._arrays, lengths, strict=True):
+                del numbers[length:]
 
     def path(self, written: str) -> str:
         """Convert the backslashes of a table from Windows, unless a file has that very name."""

@@ -66,23 +66,37 @@ def instances(path: Path, folder: str) -> Iterator[tuple[dict[Any, str], dict[An
         names = {category["id"]: str(category["name"]) for category in content["categories"]}
         files = {image["id"]: f"{folder}/{image['file_name']}" for image in content["images"]}
         yield names, files, content["annotations"]
-    except json.JSONDecodeError as error:
-        raise DataError(
-            f"{path}, line {error.lineno}: {error.msg}; unpack the archive again"
-        ) from None
-    except (UnicodeDecodeError, RecursionError):
-        raise DataError(f"{path}: not a JSON file; unpack the archive again") from None
-    except KeyError as error:
-        raise DataError(f"{path}: no {error}; unpack the archive again") from None
-    except (TypeError, ValueError) as error:
-        if isinstance(error, DataError):
-            raise
-        raise DataError(
-            f"{path}: not the layout of an instances file ({error}); unpack the archive again"
-        ) from None
+    except DataError:
+        raise
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise DataError(f"{path}{_reason(error)}; unpack the archive again") from None
+
+
+def _reason(error: Exception) -> str:
+    """Explain why the content of an instances file cannot be used."""
+    if isinstance(error, json.JSONDecodeError):
+        return f", line {error.lineno}: {error.msg}"
+    if isinstance(error, UnicodeDecodeError | RecursionError):
+        return ": not a JSON file"
+    if isinstance(error, KeyError):
+        return f": no {error}"
+    return f": not the layout of an instances file ({error})"
 
 
 def _without_outline(entry: dict[str, Any]) -> dict[str, Any]:
     """Drop the outline while the file is read: outlines are most of it and would fill memory."""
     entry.pop("segmentation", None)
     return entry
+
+
+def coco_boxes(table: LabelTable, root: Path) -> Iterator[tuple[int, int, float]]:
+    """Yield the boxes of the instances files."""
+    row = {item: i for i, item in enumerate(table.items)}
+    for folder in sorted({item.partition("/")[0] for item in table.items}):
+        path = root / "annotations" / f"instances_{folder}.json"
+        with instances(path, folder) as (names, files, annotations):
+            column = {number: table.classes.index(name) for number, name in names.items()}
+            for entry in annotations:
+                if (item := files[entry["image_id"]]) in row:
+                    _, _, width, height = entry["bbox"]
+                    yield row[item], column[entry["category_id"]], float(width) * float(height)

@@ -16,17 +16,12 @@ from spml.data.readers.arrays import (
     strings,
 )
 from spml.data.readers.builder import Builder, OnError, Reading
-from spml.data.readers.columns import (
-    Columns,
-    feature,
-    feature_columns,
-    listed,
-    position,
-)
+from spml.data.readers.columns import Columns, feature, feature_columns, listed, position
 from spml.data.readers.parquet import BATCH, arrow_errors, is_text
-from spml.data.readers.tabular import Record, records
+from spml.data.readers.tabular import opened
 from spml.errors import DataError
 
+EXAMPLE = "one of them 'image'"
 REMEDY = (
     "name the one of the paths 'image', give --image-column, "
     "or give a plain list of paths on standard input (-)"
@@ -52,21 +47,9 @@ def image_column(
 
 
 def _csv(builder: Builder, wanted: str | None) -> Iterator[tuple[int, object]]:
-    rows, place, header = _opened(builder)
+    rows, place, header = opened(builder, EXAMPLE)
     column = _column(builder, place, header, wanted)
-    for number, cells in rows:
-        yield number, cells[column]
-
-
-def _opened(builder: Builder) -> tuple[Iterator[Record], int, list[str]]:
-    """Return the rows of a CSV file below its header, and the line and cells of that."""
-    rows = records(builder)
-    place, header = next(rows, (0, []))
-    if not header:
-        raise builder.error(
-            0, "empty file; the first line must name the columns, one of them 'image'"
-        )
-    return rows, place, header
+    yield from ((number, cells[column]) for number, cells in rows)
 
 
 def _parquet(builder: Builder, wanted: str | None) -> Iterator[tuple[int, object]]:
@@ -102,14 +85,10 @@ def rows_of_features(
 ) -> Iterator[tuple[str, str, Array]]:
     """Yield the place, the name and the features of each row of a CSV file.
 
-    Args:
-        path: the file. Its columns of labels are ignored.
-        columns: of the names of rows, and of the features if they are not `known`.
-        known: the columns of the features of a model, in order; empty if it does not name them.
-        on_error: called for each invalid row, which is then left out.
+    `known` are the columns of a model's features, in order; empty if it does not name them.
     """
     builder = Builder(path, Reading(on_error=on_error), path.parent)
-    rows, line, header = _opened(builder)
+    rows, line, header = opened(builder, EXAMPLE)
     names = [name.strip() for name in header]
     lowered = [name.lower() for name in names]
     item = next((lowered.index(name) for name in ("image", "id") if name in lowered), None)

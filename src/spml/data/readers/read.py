@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
+
+import numpy as np
 
 from spml.data.benchmarks import BENCHMARKS
 from spml.data.names import ClassList, class_list, suggestion
 from spml.data.readers.arrays import read_arrays
-from spml.data.readers.builder import FILL, Kind, OnError, Reading
+from spml.data.readers.builder import FILL, Kind, OnError, Reading, report
 from spml.data.readers.columns import Columns
 from spml.data.readers.digits import SETTINGS, read_digits
 from spml.data.readers.folders import read_folder
 from spml.data.readers.hub import is_hub_folder, read_hub_folder
 from spml.data.readers.parquet import read_parquet
-from spml.data.readers.split_files import add_files
 from spml.data.readers.tabular import read_csv
-from spml.data.table import LabelTable
+from spml.data.table import SPLITS, LabelTable, SparseLabels
 from spml.errors import DataError, UserError
 
 NAMES = (*SETTINGS, *BENCHMARKS)
@@ -29,6 +31,8 @@ WITH_PATHS = {
 }
 WITH_ARRAYS = (".npz", ".npy")
 
+Tables = dict[str, LabelTable]
+
 
 def read(
     source: str | Path,
@@ -40,7 +44,7 @@ def read(
     test: str | Path | None = None,
     on_error: OnError | None = None,
     columns: Columns | None = None,
-) -> dict[str, LabelTable]:
+) -> Tables:
     """Read label tables by split: "train", and "val" and "test" if the data have them.
 
     Args:
@@ -73,14 +77,14 @@ def read(
             raise UserError(f"{source} is no table of yours; leave out the names of columns")
         return _named(str(source), folder, kind)
 
-    def from_path(path: Path, listed: ClassList | None) -> dict[str, LabelTable]:
+    def from_path(path: Path, listed: ClassList | None) -> Tables:
         return _from_path(path, folder, Reading(kind, listed, on_error, columns or Columns()))
 
     listed = class_list(classes)
     tables = from_path(Path(source), listed)
     if not others:
         return tables
-    return add_files(
+    return _add_files(
         tables, others, from_path, source=Path(source), classes=listed, on_error=on_error
     )
 
@@ -102,7 +106,7 @@ def default_labels(source: str | Path) -> Kind:
     return "complete" if is_named(source) else "observed"
 
 
-def _named(name: str, root: Path | None, kind: Kind) -> dict[str, LabelTable]:
+def _named(name: str, root: Path | None, kind: Kind) -> Tables:
     if name in BENCHMARKS:
         if root is None:
             raise DataError(f"{name} needs the folder of its files; give --root DIR")
@@ -115,7 +119,7 @@ def _named(name: str, root: Path | None, kind: Kind) -> dict[str, LabelTable]:
     return tables
 
 
-def _from_path(path: Path, root: Path | None, reading: Reading) -> dict[str, LabelTable]:
+def _from_path(path: Path, root: Path | None, reading: Reading) -> Tables:
     if not path.exists():
         problem = f"no such file, and no data set of that name ({', '.join(NAMES)})"
         raise DataError(f"{path}: {problem}{suggestion(str(path), NAMES) or '; check the path'}")
@@ -139,3 +143,100 @@ def _from_path(path: Path, root: Path | None, reading: Reading) -> dict[str, Lab
         raise UserError(f"{path} holds its items itself; leave out the root {root}")
     holder = read_arrays if suffix in WITH_ARRAYS else read_folder
     return holder(path, reading)
+
+
+def _add_files(
+    tables: Tables,
+    files: dict[str, Path],
+    reader: Callable[[Path, ClassList], Tables],
+    *,
+    source: Path,
+    classes: ClassList | None = None,
+    on_error: OnError | None = None,
+) -> Tables:
+    """Add one split for each file, in the classes of the training file, without its items."""
+    main = next(iter(tables.values()))
+    listed = classes or ClassList({name: name for name in main.classes}, str(source))
+    joined = dict(tables)
+    for split, path in files.items():
+        if split in joined:
+            place = joined[split].where(0) or f"{source}: "
+            raise DataError(
+                f"{place}the rows of {split} are marked here, and --{split} names {path}; "
+                "give one of them"
+            )
+        parts = reader(path, listed)
+        if len(parts) > 1 or not set(parts) <= {"train", split}:
+            marked = " and ".join(parts)
+            raise DataError(
+                f"{path}: --{split} takes all its rows as {split}, but they are marked {marked}; "
+                "unmark them"
+            )
+        table = _fitted(main, source, next(iter(parts.values())), path)
+        joined[split] = _without_known(joined, split, table, path, on_error)
+    return {split: joined[split] for split in SPLITS if split in joined}
+
+
+def _fitted(main: LabelTable, source: Path, table: LabelTable, path: Path) -> LabelTable:
+    """Adapt items, arrays and fill value so that the rows can follow those of the main table."""
+    shapes = [None if one.x is None else one.x.shape[1:] for one in (main, table)]
+    if shapes[0] != shapes[1]:
+        kinds = ["files" if shape is None else f"arrays of {shape}" for shape in shapes]
+        raise DataError(
+            f"{path}: its items are {kinds[1]}, those of {source} are {kinds[0]}; "
+            "give items of one kind"
+        )
+    if list(main.feature_names) != list(table.feature_names):
+        raise DataError(
+            f"{path}: its features are not those of {source}, in that order; name the columns alike"
+        )
+    sparse = table.sparse
+    if sparse.fill != main.sparse.fill:  # arrays with many known negatives have the other fill
+        sparse = SparseLabels.from_dense(table.labels, main.sparse.fill)
+    items = list(table.items)
+    if table.x is not None and items == [f"{i}" for i in range(len(items))]:
+        items = [f"{path.name}:{item}" for item in items]  # rows without names
+    elif table.root is not None and main.root is not None and table.root != main.root:
+        here, way = f"{_normal(main.root)}{os.sep}", _way(main.root, table.root)
+        items = [os.path.normpath(way / item).removeprefix(here) for item in items]
+    return table.replaced(items=items, labels=sparse, root=main.root)
+
+
+def _way(start: Path, target: Path) -> Path:
+    """Return the relative path of a folder; it stays valid if both folders are moved together."""
+    try:
+        return Path(os.path.relpath(target.resolve(), start.resolve()))  # ".." as the system does
+    except ValueError:  # another drive
+        return target.absolute()
+
+
+def _identities(table: LabelTable) -> Sequence[str]:
+    """Return what identifies each item: the absolute path of a file, or the name of a row."""
+    if table.x is not None or table.root is None:
+        return table.items
+    start = table.root.absolute()
+    return [_normal(start / item) for item in table.items]
+
+
+def _normal(path: Path) -> str:
+    return os.path.normpath(path.absolute())
+
+
+def _without_known(
+    tables: Tables, split: str, table: LabelTable, path: Path, on_error: OnError | None
+) -> LabelTable:
+    """Return the rows whose item is in no other table; report the others."""
+    rows = {item: row for row, item in enumerate(_identities(table))}
+    repeated = np.zeros(len(table), bool)
+    for other, earlier in tables.items():
+        for row, item in enumerate(_identities(earlier)):
+            at = rows.get(item)
+            if at is not None and not repeated[at]:
+                repeated[at] = True
+                first = (earlier.where(row) or f"row {row}").removesuffix(": ")
+                problem = f"{table.items[at]!r} is in {split}, but in {other} too ({first})"
+                place = table.where(at) or f"{path}: "
+                report(DataError(f"{place}{problem}; keep it in one file"), on_error)
+    if repeated.all():
+        raise DataError(f"{path}: every item is in another file too; give {split} rows of its own")
+    return table.take(~repeated) if repeated.any() else table

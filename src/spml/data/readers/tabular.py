@@ -15,14 +15,7 @@ from typing import Any
 
 from spml.data.names import suggestion
 from spml.data.readers.builder import Builder, Reading
-from spml.data.readers.columns import (
-    feature,
-    feature_columns,
-    is_number,
-    listed,
-    position,
-    recipe,
-)
+from spml.data.readers.columns import feature, feature_columns, is_number, listed, position, recipe
 from spml.data.table import SPLITS, LabelTable
 from spml.errors import DataError
 from spml.files import lines
@@ -43,12 +36,7 @@ def read_csv(path: Path, root: Path | None, reading: Reading) -> dict[str, Label
     (long form) or in the order of the columns (wide form).
     """
     builder = Builder(path, reading, root or path.parent)
-    rows = records(builder)
-    header_line, header = next(rows, (0, []))
-    if not header:
-        raise DataError(
-            f"{path}: empty file; the first line must name the columns, such as image,label"
-        )
+    rows, header_line, header = opened(builder, "such as image,label")
     form = Form.of(builder, header_line, header)
     builder.feature_names = [name for _, name in form.features]
     if form.label is None:
@@ -56,6 +44,15 @@ def read_csv(path: Path, root: Path | None, reading: Reading) -> dict[str, Label
     else:
         fill_long(builder, form, _checked_long(builder, form, header, rows))
     return builder.tables(sort_classes=form.label is not None)
+
+
+def opened(builder: Builder, example: str) -> tuple[Iterator[Record], int, list[str]]:
+    """Return the rows of a file below its header, and the line and cells of that."""
+    rows = records(builder)
+    line, header = next(rows, (0, []))
+    if not header:
+        raise builder.error(0, f"empty file; the first line must name the columns, {example}")
+    return rows, line, header
 
 
 def records(builder: Builder) -> Iterator[Record]:
@@ -155,8 +152,7 @@ class Form:
             if hint := recipe(names):
                 remedy += f"; {hint}"
             raise builder.error(
-                place,
-                f"no column 'image'; the columns are {listed(names)}; {remedy}",
+                place, f"no column 'image'; the columns are {listed(names)}; {remedy}"
             )
         if "label" not in at:
             others = {*at.values(), *(i for i, _ in features)}

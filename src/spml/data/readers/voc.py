@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from xml.etree import ElementTree
 
 from spml.data.names import ClassList
 from spml.data.readers.builder import Builder, Kind, Reading
 from spml.data.table import LabelTable
 from spml.errors import DataError
-from spml.files import folder_with, split_lines
+from spml.files import folder_with, opening, split_lines
 
 CLASSES = (
     *("aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow"),
     *("diningtable", "dog", "horse", "motorbike", "person", "pottedplant", "sheep", "sofa"),
     *("train", "tvmonitor"),
 )
+SIDES = ("xmin", "ymin", "xmax", "ymax")
 LISTS = {"train": "train", "test": "val"}  # the official val list is the benchmark's test set
 
 
@@ -58,3 +61,26 @@ def _fill(builder: Builder, path: Path, column: int) -> None:
         raise DataError(
             f"{path}: {seen} images, {listed} has {len(builder)}; unpack the archive again"
         )
+
+
+def voc_boxes(table: LabelTable, pictures: Path) -> Iterator[tuple[int, int, float]]:
+    """Yield the boxes of the objects that make a label positive: those not marked difficult."""
+    column = {name: i for i, name in enumerate(table.classes)}
+    for row, item in enumerate(table.items):
+        path = pictures.parent / "Annotations" / f"{Path(item).stem}.xml"
+        try:
+            with opening(path):
+                tree = ElementTree.parse(path)
+            for entry in tree.iterfind("object"):
+                name, difficult = entry.findtext("name", ""), entry.findtext("difficult", "0")
+                if name in column and difficult != "1":
+                    left, top, right, bottom = (
+                        float(entry.findtext(f"bndbox/{side}", "")) for side in SIDES
+                    )
+                    yield row, column[name], (right - left + 1) * (bottom - top + 1)
+        except (ElementTree.ParseError, ValueError) as error:
+            if isinstance(error, DataError):
+                raise
+            raise DataError(
+                f"{path}: not a VOC annotation ({error}); unpack the archive again"
+            ) from None

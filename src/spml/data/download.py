@@ -1,28 +1,39 @@
-"""Download a large file: resume after a break, retry after a transient fault, check at the end."""
+"""Download large files that resume after a break, and unpack archives safely.
+
+A download is retried after a transient fault and checked at the end. Archives are unpacked inside
+their folder, all or nothing, and beside the user's files.
+"""
 
 from __future__ import annotations
 
+import filecmp
 import hashlib
 import http.client
 import os
 import shutil
+import tarfile
 import time
 import urllib.error
 import urllib.request
+import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from gzip import BadGzipFile
 from pathlib import Path
 from typing import BinaryIO
 
 from filelock import FileLock, Timeout
 
-from spml.data.download.remote import Archive
+from spml.data.benchmarks import Archive
 from spml.errors import DataError, UserError
 
 TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})  # HTTP codes worth another try
 CHUNK = 2**20
 TIMEOUT = 60.0  # seconds without a byte
 LONGEST_WAIT = 60.0  # seconds between two tries
+# Errors of tarfile and zipfile about a damaged archive.
+DAMAGED = (tarfile.TarError, zipfile.BadZipFile, BadGzipFile, zlib.error, EOFError)
 
 Advance = Callable[[str, int, int], None]  # current step, bytes done, bytes in all
 
@@ -49,14 +60,8 @@ def download(
 ) -> Path:
     """Download a file unless it exists, check its content, and return its path.
 
-    Received bytes are kept in `NAME.part`, from which a later call resumes.
-
-    Args:
-        remote: the file.
-        folder: where to put it.
-        advance: called with the progress.
-        attempts: tries in a row without a new byte before an address is abandoned.
-        wait: seconds before the second try; doubled before each further one.
+    Received bytes are kept in `NAME.part`, from which a later call resumes. An address is abandoned
+    after a number of `attempts` in a row without a new byte; `wait` is in seconds, and doubles.
     """
     path = folder / remote.name
     if path.exists():
@@ -202,3 +207,65 @@ def _problem(path: Path, remote: Archive, advance: Advance) -> str:
     if digest.hexdigest() == wanted:
         return ""
     return f"{algorithm} {digest.hexdigest()}, {wanted} expected"
+
+
+def marker(archive: str, folder: Path) -> Path:
+    """Return the file that marks an archive as unpacked into a folder."""
+    return folder / f".{archive}.unpacked"
+
+
+def unpack(archive: Path, folder: Path, expected: int, *, advance: Advance = silent) -> None:
+    """Unpack a .tar, .tgz or .zip file into a folder, unless that was done before.
+
+    The content is unpacked into a temporary folder and moved at the end, so that an interrupted
+    call leaves nothing that a later call would take for complete. Existing files are kept and must
+    have the same content. `expected` is an approximate number of bytes, for the progress.
+    """
+    done = marker(archive.name, folder)
+    if done.exists():
+        return
+    beside = folder / f".{archive.name}.unpacking"
+    shutil.rmtree(beside, ignore_errors=True)
+    beside.mkdir(parents=True)
+    written = 0
+    try:
+        for size in _extract(archive, beside):
+            written += size
+            advance(f"unpacking {archive.name}", written, expected)
+        _merge(beside, folder)
+    except DAMAGED as error:
+        reason = str(error) or type(error).__name__
+        raise DataError(
+            f"{archive}: cannot be unpacked ({reason}); remove it and download it again"
+        ) from None
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+    done.touch()
+
+
+def _extract(archive: Path, folder: Path) -> Iterator[int]:
+    """Extract one member after another and yield its size; none can leave the folder."""
+    if zipfile.is_zipfile(archive):
+        with zipfile.ZipFile(archive) as packed:
+            for info in packed.infolist():
+                packed.extract(info, folder)
+                yield info.file_size
+        return
+    with tarfile.open(archive) as tar:
+        for member in tar:
+            tar.extract(member, folder, filter="data")
+            yield member.size
+
+
+def _merge(beside: Path, folder: Path) -> None:
+    """Move the unpacked files into place, after a comparison with the files that exist."""
+    moves = {
+        path: folder / path.relative_to(beside) for path in beside.rglob("*") if not path.is_dir()
+    }
+    existing = {path: target for path, target in moves.items() if os.path.lexists(target)}
+    for path, target in existing.items():
+        if not (target.is_file() and filecmp.cmp(path, target, shallow=False)):
+            raise DataError(f"{target}: not what the archive holds; move it away and run again")
+    for path in moves.keys() - existing.keys():
+        moves[path].parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(path, moves[path])  # a folder of the root may lie on another disk

@@ -1,1 +1,0 @@
-"""Downloads that resume, and archives that unpack safely."""
