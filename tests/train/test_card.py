@@ -119,7 +119,7 @@ def test_rare_classes_are_listed_long_lists_cut_and_markdown_escaped(tmp_path):
     experiment = Experiment("my\ndata_", classes, table, None, rows, rows[:0], None, "observed")
     fit(
         experiment,
-        Settings(epochs=1, selection="observed", accelerator="cpu"),
+        Settings(method="gr", epochs=1, selection="observed", accelerator="cpu"),
         tmp_path / "run",
         quiet=True,
     )
