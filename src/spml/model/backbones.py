@@ -50,12 +50,9 @@ class Backbone:
 
 
 def build_backbone(name: str, weights: str, features: int | None = None) -> Backbone:
-    """Build the backbone of that name.
+    """Build "tiny", "linear" (for vectors of `features` numbers) or a timm model.
 
-    Args:
-        name: "tiny", "linear" or a timm model.
-        weights: "none", "pretrained" or a file (.safetensors, or .pth with tensors only).
-        features: length of the feature vectors, for "linear".
+    `weights` is "none", "pretrained" or a file (.safetensors, or .pth with tensors only).
     """
     if name == "linear":
         if features is None:

@@ -51,14 +51,6 @@ class FastForward(Forward):
 
     A graph or compiled step serves batches of one shape, that of the first batch. Other batches,
     such as the last of an epoch, run as they are.
-
-    Args:
-        wrapped: the classifier as Fabric wraps it.
-        classifier: the classifier itself.
-        how: none, graphs or compile.
-        precision: Fabric's name of it.
-        detailed: also return features.
-        report: receives lines on recording.
     """
 
     def __init__(

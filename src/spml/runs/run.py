@@ -58,13 +58,7 @@ class Observed:
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """Logits of the chosen epoch and the labels to compare them with.
-
-    Attributes:
-        split: "test" or "validation".
-        logits: Items by classes.
-        truth: 1, 0 (unknown) or -1, of the same shape.
-    """
+    """Logits of the chosen epoch and the labels to compare them with."""
 
     split: str
     logits: Logits

@@ -159,10 +159,10 @@ class Settings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Resolved:
+class Resolved(Settings):
     """Settings with every decision made: no field is None. `spml.train.resolve.resolve` builds it.
 
-    Fields mean what they mean in `Settings`. Whatever is off has a value: crop 1.0 shows the whole
+    Whatever is off has a value: crop 1.0 shows the whole
     picture, patience_drop infinity never stops early, size 0 is that of feature vectors.
 
     Attributes:
@@ -171,7 +171,6 @@ class Resolved:
     """
 
     method: str
-    race_budget: float
     backbone: str
     weights: str
     size: int
@@ -180,29 +179,15 @@ class Resolved:
     batch_size: int
     lr: float
     head_lr: float
-    linear_init: int
     linear_lr: float
     linear_batch_size: int
-    optimizer: Literal["adam", "adamw", "adamax", "sgd"]
-    schedule: Literal["constant", "one-cycle"]
-    weight_decay: float
     flip: bool
     crop: float
-    frozen_norm: bool
-    ema: float
-    seed: int
-    observe_seed: int
-    split_seed: int
     selection: Selection
     patience_drop: float
     precision: str
-    accelerator: str
-    devices: int
-    nodes: int
     compile: Literal["none", "graphs", "compile"]
     eval_batch_size: int
-    on_nan: Literal["stop", "skip"]
-    checkpoint_minutes: float
     cache: Literal["none", "disk", "memory", "device"]
     cache_dir: Path
     unset: frozenset[str]
@@ -284,13 +269,8 @@ def defines_run(name: str) -> bool:
 
 def resume_key(config: Mapping[str, Any]) -> Config:
     """Return what a stopped run must resume with."""
-    return _without_paths(
-        {
-            name: value
-            for name, value in config.items()
-            if part(name).role in RECORDED and not part(name).resumable
-        }
-    )
+    kept = _with_roles(config, RECORDED)
+    return _without_paths({name: kept[name] for name in kept if not part(name).resumable})
 
 
 def mismatch(stored: Mapping[str, Any], config: Mapping[str, Any]) -> str | None:
@@ -329,7 +309,7 @@ def study_key(config: Mapping[str, Any]) -> Config:
 def portable(config: Mapping[str, Any]) -> Config:
     """Return the entries that mean the same on another machine."""
     return _with_weights_name(
-        {name: value for name, value in config.items() if part(name).role not in FOREIGN}
+        _with_roles(config, tuple(role for role in Role if role not in FOREIGN))
     )
 
 
