@@ -9,12 +9,11 @@ import torch
 from torch import nn
 
 from spml.data import load
-from spml.errors import UserError
 from spml.model import Classifier, ModelInfo, load_model, save_model
 from spml.model.classifier import build_head
 from spml.model.query import Layer, QueryHead, QueryNormalHead
 from spml.train import Settings, fit
-from tests.conftest import noise, outcome, spml
+from tests.conftest import noise, outcome, refused, spml
 from tests.model.test_store import PREPROCESSING
 
 HEADS = ["query", "query-normal", "query-normal:3"]
@@ -251,13 +250,13 @@ def test_a_stored_model_gives_the_same_logits(name, tmp_path):
     ],
 )
 def test_invalid_head_names_are_refused(name, message):
-    with pytest.raises(UserError, match=message):
+    with refused(message):
         build_head(name, 8, 3)
 
 
 @pytest.mark.parametrize("name", HEADS)
 def test_channels_that_attention_heads_do_not_divide_are_refused(name):
-    with pytest.raises(UserError, match=r"4 equal parts, which 6 channels do not allow; .*--head"):
+    with refused(r"4 equal parts, which 6 channels do not allow; .*--head"):
         Classifier.build("linear", 3, features=6, head=name)
 
 

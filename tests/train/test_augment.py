@@ -3,13 +3,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from spml.errors import UserError
 from spml.keyed import coin, key
 from spml.losses import Method
 from spml.train import fit
 from spml.train.augment import boxes, cut
 from spml.train.resolve import resolve
 from spml.train.step import mirror
+from tests.conftest import noise, refused
 
 
 def test_a_coin_depends_on_seed_epoch_and_item_alone():
@@ -87,12 +87,6 @@ def test_mirrored_boxes_follow_the_coin():
     assert torch.equal(flipped[~mirrored], plain[~mirrored])
 
 
-def noise(*shape):
-    return torch.randint(
-        0, 256, shape, dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
-    )
-
-
 def test_without_a_crop_a_box_is_the_whole_picture_mirrored_or_not():
     pictures, index = noise(64, 3, 9, 12), torch.arange(64)
     seen = boxes(index, 0, 1, crop=1.0, flip=True)
@@ -162,5 +156,5 @@ class Listening(Method):
 
 @pytest.mark.parametrize("crop", [0.0, 1.0, -0.5, 2.0])
 def test_a_crop_outside_0_to_1_is_refused(scenes, quick, crop):
-    with pytest.raises(UserError, match="crop is a share of the area, above 0 and below 1"):
+    with refused("crop is a share of the area, above 0 and below 1"):
         resolve(replace(quick, crop=crop), scenes)
