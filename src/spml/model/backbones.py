@@ -31,22 +31,13 @@ PACKAGED = {
 
 @dataclass(frozen=True)
 class Backbone:
-    """A network and its properties.
+    """A network and its properties."""
 
-    Attributes:
-        network: maps normalised pictures (B, 3, H, W) to (B, channels, h, w), or features to
-            features.
-        channels: number of output channels.
-        mean: mean of its inputs per channel, for pictures in 0..1; empty for features.
-        std: standard deviation of its inputs, likewise.
-        note: how its weights were loaded.
-    """
-
-    network: nn.Module
+    network: nn.Module  # pictures (B, 3, H, W) to (B, channels, h, w), or features to features
     channels: int
-    mean: tuple[float, ...]
+    mean: tuple[float, ...]  # of its inputs by channel, for pictures in 0..1; empty for features
     std: tuple[float, ...]
-    note: str = ""
+    note: str = ""  # how its weights were loaded
 
 
 def build_backbone(name: str, weights: str, features: int | None = None) -> Backbone:

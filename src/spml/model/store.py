@@ -47,15 +47,10 @@ def tagged(logits: Values, thresholds: npt.ArrayLike) -> Mask:
 
 @dataclass(frozen=True, eq=False)
 class TagRule:
-    """The tag rule of one model.
+    """The tag rule of one model."""
 
-    Attributes:
-        thresholds: one per class, on the calibrated probability.
-        knots: of the calibration; None if the model is not calibrated.
-    """
-
-    thresholds: Array
-    knots: Knots | None = None
+    thresholds: Array  # one per class, on the calibrated probability
+    knots: Knots | None = None  # None: not calibrated
 
     @cached_property
     def _lines(self) -> Lines | None:

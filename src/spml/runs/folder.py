@@ -73,14 +73,10 @@ class Claim(ExitStack):
 
 @dataclass(frozen=True)
 class RunFolder:
-    """Writer of a run folder; each file is complete or absent.
-
-    Attributes:
-        path: Path of the folder.
-        claim: Lock of the run, on config.json, which exists as long as the run does.
-    """
+    """Writer of a run folder; each file is complete or absent."""
 
     path: Path
+    # on config.json, which exists as long as the run does
     claim: Claim = field(default_factory=Claim, compare=False)
 
     @property

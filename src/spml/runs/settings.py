@@ -32,19 +32,12 @@ class Role(Enum):
 
 @dataclass(frozen=True)
 class Part:
-    """How a setting, or another entry of config.json, takes part in the identity of a run.
-
-    Attributes:
-        role: See `Role`.
-        place: The value contains a path. Resuming stores the current one.
-        resumable: A stopped run may resume with another value.
-        mismatch: How an error describes a different value, if the value itself says nothing.
-    """
+    """How a setting, or another entry of config.json, takes part in the identity of a run."""
 
     role: Role = Role.RESULT
-    place: bool = False
-    resumable: bool = False
-    mismatch: str = ""
+    place: bool = False  # the value contains a path; resuming stores the current one
+    resumable: bool = False  # a stopped run may resume with another value
+    mismatch: str = ""  # describes a different value, if the value itself says nothing
 
 
 PART = "part"  # key of a field's metadata; a field without it is Part()
@@ -269,8 +262,8 @@ def defines_run(name: str) -> bool:
 
 def resume_key(config: Mapping[str, Any]) -> Config:
     """Return what a stopped run must resume with."""
-    kept = _with_roles(config, RECORDED)
-    return _without_paths({name: kept[name] for name in kept if not part(name).resumable})
+    entries = _with_roles(config, RECORDED)
+    return _without_paths({name: entries[name] for name in entries if not part(name).resumable})
 
 
 def mismatch(stored: Mapping[str, Any], config: Mapping[str, Any]) -> str | None:

@@ -25,14 +25,8 @@ SALT = 17  # of the key: other random numbers than those of the first view
 def boxes(index: Tensor, seed: int, epoch: int, *, crop: float, flip: bool) -> Tensor:
     """Draw the visible part of each picture: (B, 4), left, top, right, bottom in 0..1.
 
-    Left is greater than right if the picture is mirrored.
-
-    Args:
-        index: training rows.
-        seed: of the run.
-        epoch: from 1.
-        crop: smallest share of the area that a crop covers; 1 shows the whole picture.
-        flip: mirror about half of the pictures.
+    Left is greater than right if the picture is mirrored. A crop covers at least the share `crop`
+    of the area; 1 shows the whole picture.
     """
     zero = torch.zeros(len(index), device=index.device)  # a copy from the CPU would wait for it
     left, top, right, bottom = zero, zero, zero + 1, zero + 1

@@ -133,11 +133,6 @@ class Processes:
 
     Every process calls the method with the whole batch, so that what the method counts, ranks or
     stores is the same in all processes, and the same as in a run of one process.
-
-    Args:
-        rank: of this process, from 0.
-        count: number of processes.
-        device: of this process.
     """
 
     def __init__(self, rank: int = 0, count: int = 1, device: torch.device | str = "cpu") -> None:

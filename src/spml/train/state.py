@@ -85,18 +85,11 @@ class Parts:
 
 @dataclass
 class Progress:
-    """How far a run has come.
-
-    Attributes:
-        history: one record per epoch.
-        best: epoch and validation figure of the best epoch so far.
-        within: counters of the current epoch; empty between epochs.
-        spent: images and seconds.
-    """
+    """How far a run has come."""
 
     history: list[dict[str, Any]] = field(default_factory=list)
-    best: dict[str, Any] = field(default_factory=dict)
-    within: dict[str, Any] = field(default_factory=dict)
+    best: dict[str, Any] = field(default_factory=dict)  # epoch and validation figure
+    within: dict[str, Any] = field(default_factory=dict)  # of the current epoch; empty in between
     spent: dict[str, Any] = field(
         default_factory=lambda: {"train_images": 0, "train_seconds": 0.0, "seconds": 0.0}
     )
