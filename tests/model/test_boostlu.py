@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from spml import losses
+from spml.files import read_json
 from spml.model import Classifier, load_model
 from spml.model.classifier import BoostLU
 from spml.train import fit
@@ -109,7 +110,7 @@ def test_a_stored_model_keeps_its_head_and_predicts(pictures, quick, tmp_path):
     settings = replace(quick, method="em", head="boostlu", size=16, epochs=1, batch_size=4)
     fit(load(pictures), settings, tmp_path / "run", quiet=True)
     for name in ("config.json", "best/model.json"):
-        assert json.loads((tmp_path / "run" / name).read_text())["head"] == "boostlu"
+        assert read_json(tmp_path / "run" / name)["head"] == "boostlu"
     model, info = load_model(tmp_path / "run")
     x = noise(3, 3, 16, 16)
     again = Classifier.build("tiny", len(info.classes), head="boostlu").eval()

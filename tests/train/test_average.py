@@ -1,6 +1,5 @@
 """The average of the weights."""
 
-import json
 import os
 import signal
 
@@ -11,6 +10,7 @@ from torch import nn
 
 from spml.data import load
 from spml.errors import Interruption
+from spml.files import read_json
 from spml.train import Settings, fit
 from spml.train.state import WeightAverage
 from tests.conftest import refused
@@ -60,6 +60,8 @@ def test_an_averaged_run_resumes_to_the_same_bytes(tmp_path, monkeypatch):
         fit(digits, settings, tmp_path / "parts", quiet=True)
     monkeypatch.undo()
     fit(digits, settings, tmp_path / "parts", resume=True, quiet=True)
+    assert read_json(tmp_path / "whole/config.json")["ema"] == 0.9
+    assert np.isfinite(read_json(tmp_path / "whole/result.json")["val_map"])
     for name in ("history.jsonl", "best/model.safetensors"):
         assert (tmp_path / "parts" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
@@ -68,9 +70,3 @@ def test_an_averaged_run_resumes_to_the_same_bytes(tmp_path, monkeypatch):
 def test_a_decay_outside_its_range_is_refused(tmp_path, ema):
     with refused("decay"):
         fit(load("digits"), Settings(method="an", ema=ema), tmp_path / "run", quiet=True)
-
-
-def test_the_setting_is_recorded(tmp_path):
-    fit(load("digits"), Settings(**{**SMALL, "epochs": 1}), tmp_path / "run", quiet=True)
-    assert json.loads((tmp_path / "run/config.json").read_text())["ema"] == 0.9
-    assert np.isfinite(json.loads((tmp_path / "run/result.json").read_text())["val_map"])

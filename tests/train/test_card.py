@@ -4,6 +4,7 @@ import re
 import numpy as np
 
 from spml.data import Experiment, LabelTable
+from spml.files import read_json
 from spml.model.store import read_info, write_info
 from spml.train import Settings, fit
 from spml.train.card import write_card
@@ -19,7 +20,7 @@ def change(path, **values):
 
 
 def test_every_run_leaves_a_card_with_its_facts(finished):
-    text, result = card(finished), json.loads((finished / "result.json").read_text())
+    text, result = card(finished), read_json(finished / "result.json")
     titles = (
         "Data,Method,Protocol,Figures,Classes and thresholds,Side information,Limits,Use,Versions"
     )
@@ -33,11 +34,8 @@ def test_every_run_leaves_a_card_with_its_facts(finished):
     assert "validation\\_labels: complete" in text
     for name, ap in result["per_class_ap"].items():
         assert re.search(rf"^\| {name} \| \d+ \| {ap:.2f} \| 0.5 \|$", text, re.MULTILINE)
-    assert (
-        "90.0 % of its training labels are unknown" in text
-        and "not calibrated" in text
-        and "resized to 24 × 24 pixels" in text
-    )
+    assert "90.0 % of its training labels are unknown" in text and "not calibrated" in text
+    assert "resized to 24 × 24 pixels" in text
 
 
 def test_the_card_has_no_timings(run):

@@ -150,10 +150,8 @@ def test_a_single_item_that_batch_norm_cannot_use_is_refused_without_side_effect
     with refused(message):
         check_single_item(model, torch.zeros(1, 3, 32, 32, dtype=torch.uint8), "resnet18")
     check_single_item(model, torch.zeros(1, 3, 64, 64, dtype=torch.uint8), "resnet18")
-    assert (
-        all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
-        and not model.training
-    )
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert not model.training
     model.frozen_norm = True
     check_single_item(model, torch.zeros(1, 3, 32, 32, dtype=torch.uint8), "resnet18")
 

@@ -1,6 +1,5 @@
 """A run of several processes is the run of one: for every method, step by step."""
 
-import json
 import os
 import socket
 import subprocess
@@ -12,6 +11,7 @@ import pytest
 import torch
 
 from spml import losses
+from spml.files import read_json
 from spml.model import Classifier
 from spml.train.device import Processes, make_fabric, synchronised
 from spml.train.step import Step
@@ -36,12 +36,8 @@ def run_group(count, scenes, folder, program="tests.train.group", *more):
     common = {
         **os.environ,
         **{"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(count)},
-        **{
-            "LOCAL_WORLD_SIZE": str(count),
-            "TORCHELASTIC_RUN_ID": "test",
-            "RUNS": str(folder / f"runs{count}"),
-        },
-        **{"OMP_NUM_THREADS": "1", "GROUP_RANK": "0"},
+        **{"LOCAL_WORLD_SIZE": str(count), "GROUP_RANK": "0", "TORCHELASTIC_RUN_ID": "test"},
+        **{"OMP_NUM_THREADS": "1", "RUNS": str(folder / f"runs{count}")},
     }
     command = [sys.executable, "-m", program, str(scenes), str(folder / f"{count}.json"), *more]
     group = [
@@ -56,7 +52,7 @@ def run_group(count, scenes, folder, program="tests.train.group", *more):
     for rank, process in enumerate(group):
         _, errors = process.communicate(timeout=900)
         assert process.returncode == 0, f"process {rank}: {errors.decode()[-3000:]}"
-    return json.loads((folder / f"{count}.json").read_text())
+    return read_json(folder / f"{count}.json")
 
 
 @pytest.fixture(scope="module")

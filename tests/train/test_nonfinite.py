@@ -66,11 +66,8 @@ def test_the_bar_shows_the_last_known_loss(train, monkeypatch):
     )
     result = train("broken", {"step": -1}, epochs=1)
     losses = [loss for loss in shown if loss is not None]
-    assert (
-        len(losses) == STEPS
-        and all(isinstance(loss, float) for loss in losses)
-        and result["epochs"] == 1
-    )
+    assert len(losses) == STEPS and all(isinstance(loss, float) for loss in losses)
+    assert result["epochs"] == 1
 
 
 def test_a_run_that_fails_in_its_first_epoch_leaves_no_files(train, tmp_path):
@@ -196,10 +193,10 @@ def test_features_that_are_nan_reach_no_method_in_linear_init(train, tmp_path, m
     features, holes = Classifier.features, []
 
     def with_a_hole(self, x):
-        found = features(self, x)
+        output = features(self, x)
         if len(x) == 32 and not holes:  # the first batch whose features are extracted
-            holes.append(found[0].fill_(float("nan")))
-        return found
+            holes.append(output[0].fill_(float("nan")))
+        return output
 
     monkeypatch.setattr(Classifier, "features", with_a_hole)
     train("broken", {}, linear_init=1, on_nan="skip")

@@ -1,4 +1,3 @@
-import json
 import math
 from dataclasses import replace
 from itertools import pairwise
@@ -8,11 +7,12 @@ import torch
 from lightning.fabric import Fabric
 from lightning.fabric.plugins import MixedPrecision
 
+from spml.files import read_json
 from spml.model import Classifier, load_model
 from spml.runs.folder import read_checkpoint
 from spml.train import fit
 from spml.train.step import make_optimizer, rate, set_rate, take_step
-from tests.conftest import contents, failing, refused, same
+from tests.conftest import assert_resumes, contents, refused
 from tests.train.settings import resolved
 
 ONE_CYCLE = resolved(schedule="one-cycle")
@@ -53,7 +53,7 @@ def test_a_run_uses_the_named_optimiser(scenes, quick, tmp_path, name, monkeypat
     state = read_checkpoint(tmp_path / "run" / "last.ckpt")["optimizers"][0]["state"]
     buffer = {"adamax": "exp_inf", "sgd": "momentum_buffer"}.get(name, "exp_avg_sq")
     assert state and all(buffer in values for values in state.values())
-    assert json.loads((tmp_path / "run" / "config.json").read_text())["optimizer"] == name
+    assert read_json(tmp_path / "run" / "config.json")["optimizer"] == name
 
 
 def test_a_constant_rate_is_one():
@@ -119,11 +119,7 @@ def test_a_run_goes_through_one_cycle(scenes, quick, tmp_path, monkeypatch):
 @pytest.mark.parametrize("optimizer", ["adam", "adamax"])
 def test_an_interrupted_cycle_resumes_to_the_same_bytes(scenes, quick, tmp_path, optimizer):
     settings = replace(quick, schedule="one-cycle", optimizer=optimizer)
-    fit(scenes, settings, tmp_path / "whole", quiet=True)
-    with failing(2):
-        fit(scenes, settings, tmp_path / "cut", quiet=True)
-    fit(scenes, settings, tmp_path / "cut", resume=True, quiet=True)
-    same(tmp_path / "cut", tmp_path / "whole")
+    assert_resumes(scenes, settings, tmp_path)
     fit(scenes, replace(settings, schedule="constant"), tmp_path / "constant", quiet=True)
     assert contents(tmp_path / "constant") != contents(tmp_path / "whole")
 
@@ -185,11 +181,8 @@ def test_frozen_batch_norm_stays_frozen_in_every_mode():
         mode()
         assert norms and all(not norm.training for norm in norms)
         assert all(not p.requires_grad for norm in norms for p in norm.parameters())
-    assert (
-        model.training
-        and model.head.training
-        and all(p.requires_grad for p in model.head.parameters())
-    )
+    assert model.training and model.head.training
+    assert all(p.requires_grad for p in model.head.parameters())
 
 
 def in_half(*_, **__):
@@ -231,9 +224,5 @@ def test_a_run_in_float16_resumes_with_its_scale(scenes, quick, tmp_path, monkey
 
     monkeypatch.setattr("spml.train.fitting.make_fabric", far_too_high)
     settings = replace(quick, method="hill", epochs=6)
-    fit(scenes, settings, tmp_path / "whole", options={"reduction": "sum"}, quiet=True)
-    with failing(5):
-        fit(scenes, settings, tmp_path / "parts", options={"reduction": "sum"}, quiet=True)
-    fit(scenes, settings, tmp_path / "parts", options={"reduction": "sum"}, quiet=True, resume=True)
-    assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
+    assert_resumes(scenes, settings, tmp_path, {"reduction": "sum"})
     assert read_checkpoint(tmp_path / "whole" / "last.ckpt")["precision"]["scale"] < 2**30

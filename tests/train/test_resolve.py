@@ -216,7 +216,7 @@ def test_options_that_json_cannot_store_are_refused(value):
 
 
 def test_labels_that_choose_the_epoch_must_exist():
-    with refused("needs complete validation labels, which these data lack"):
+    with refused("needs complete validation labels, which these data lack; use .observed."):
         resolve(Settings(selection="complete"), experiment("mine.csv"))
     with refused("selection must be 'complete' or 'observed', not 'all'"):
         resolve(Settings(selection="all"), experiment("mine.csv"))

@@ -111,11 +111,8 @@ def test_a_copy_does_not_change():
     copied = Writer(background=True).copy(state)
     state["weights"] += 1
     state["history"].append({"epoch": 2})
-    assert (
-        copied["weights"].tolist() == [0, 0]
-        and copied["history"] == [{"epoch": 1}]
-        and copied["rate"] == 0.1
-    )
+    assert copied["weights"].tolist() == [0, 0]
+    assert copied["history"] == [{"epoch": 1}] and copied["rate"] == 0.1
     assert Writer(background=False).copy(state) is state
 
 

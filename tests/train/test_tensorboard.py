@@ -1,8 +1,8 @@
-import json
 from dataclasses import replace
 
 import pytest
 
+from spml.files import read_json
 from spml.train import fit
 from tests.conftest import contents, failing, history, outcome, refused
 
@@ -23,7 +23,7 @@ def scalars(run):
 
 def expected(run):
     lines = history(run)
-    result = json.loads((run / "result.json").read_text())
+    result = read_json(run / "result.json")
     known = {
         (name, line["epoch"]): value
         for line in lines
