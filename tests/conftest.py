@@ -1,10 +1,13 @@
 import atexit
+import itertools
 import json
 import os
+import pkgutil
 import shlex
 import shutil
 import signal
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -21,13 +24,11 @@ TIMED = ("result.json", "last.ckpt", "config.json", "report.html")  # files with
 TINY = "--backbone tiny --size 16 --epochs 1 --accelerator cpu --quiet"  # a run of a second
 
 
-@pytest.fixture(scope="session")
-def scenes_file(tmp_path_factory):
-    """A small .npz of digit scenes with complete labels and three splits."""
+def write_scenes(path: Path, sizes: tuple[int, int, int]) -> Path:
+    """Write an .npz of digit scenes with complete labels and three splits of these sizes."""
     from spml.data.readers.digits import Scenes, read_digits
 
-    tables = read_digits(Scenes(sizes=(128, 48, 64), size=24))
-    path = tmp_path_factory.mktemp("scenes") / "scenes.npz"
+    tables = read_digits(Scenes(sizes=sizes, size=24))
     np.savez(
         path,
         x=np.concatenate([table.x for table in tables.values()]),
@@ -36,6 +37,12 @@ def scenes_file(tmp_path_factory):
         split=np.repeat(list(tables), [len(table) for table in tables.values()]),
     )
     return path
+
+
+@pytest.fixture(scope="session")
+def scenes_file(tmp_path_factory):
+    """A small .npz of digit scenes."""
+    return write_scenes(tmp_path_factory.mktemp("scenes") / "scenes.npz", (128, 48, 64))
 
 
 @pytest.fixture(scope="session")
@@ -112,6 +119,13 @@ def spml(line: str) -> int:
     return main(shlex.split(line))
 
 
+def refused(message: str):
+    """A block that ends with a UserError whose message matches."""
+    from spml.errors import UserError
+
+    return pytest.raises(UserError, match=message)
+
+
 def noise(*shape: int):
     """Pictures of random pixels, the same in every call."""
     import torch
@@ -132,6 +146,44 @@ def contents(folder: Path, without=TIMED) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(files)}
 
 
+def same(run: Path, expected: Path) -> None:
+    """Assert equal results and files, except for files with timings."""
+    assert outcome(run) == outcome(expected)
+    assert contents(run) == contents(expected)
+
+
+def history(run: Path) -> list[dict]:
+    """The lines of history.jsonl."""
+    return [json.loads(line) for line in (run / "history.jsonl").read_text().splitlines()]
+
+
+@contextmanager
+def failing(
+    call: int,
+    error: BaseException | type[BaseException] = KeyboardInterrupt,
+    where: str = "spml.train.loop.epoch_order",  # called when an epoch begins
+):
+    """A block in which the n-th call of a function fails, by default as by Ctrl-C."""
+    original, calls = pkgutil.resolve_name(where), itertools.count(1)
+
+    def counted(*arguments, **named):
+        if next(calls) == call:
+            raise error
+        return original(*arguments, **named)
+
+    kind = error if isinstance(error, type) else type(error)
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(kind) as raised:
+        patch.setattr(where, counted)
+        yield raised
+
+
+def checkpoint(run: Path) -> dict:
+    """The content of last.ckpt."""
+    import torch
+
+    return torch.load(run / "last.ckpt", weights_only=True)
+
+
 def assert_resumes(data, settings, folder: Path, options=None) -> dict:
     """Check that a run interrupted before its third epoch ends like an uninterrupted one.
 
@@ -141,26 +193,13 @@ def assert_resumes(data, settings, folder: Path, options=None) -> dict:
     import torch
 
     from spml.train import fit
-    from spml.train.loop import Training
-
-    original = Training._train_epoch
-
-    def interrupted(self, epoch):
-        if epoch == 3:
-            raise KeyboardInterrupt
-        return original(self, epoch)
-
-    def state(run):
-        return torch.load(folder / run / "last.ckpt", weights_only=True)["method"]
 
     fit(data, settings, folder / "whole", options=options, quiet=True)
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Training, "_train_epoch", interrupted)
+    with failing(3):
         fit(data, settings, folder / "cut", options=options, quiet=True)
-    between = state("cut")
+    between = checkpoint(folder / "cut")["method"]
     fit(data, settings, folder / "cut", options=options, resume=True, quiet=True)
-    assert outcome(folder / "cut") == outcome(folder / "whole")
-    assert contents(folder / "cut") == contents(folder / "whole")
-    cut, whole = state("cut"), state("whole")
+    same(folder / "cut", folder / "whole")
+    cut, whole = (checkpoint(folder / run)["method"] for run in ("cut", "whole"))
     assert cut.keys() == whole.keys() and all(torch.equal(cut[key], whole[key]) for key in whole)
     return between

@@ -23,7 +23,7 @@ def photos(tmp_path_factory):
     rows = ["image,label,split"]
     for i, pixels in enumerate(noise):
         name = ("red", "green", "blue", "grey")[i % 4]
-        pixels[:, :, slice(3) if name == "grey" else i % 4] += 8
+        pixels[:, :, slice(3) if name == "grey" else i % 4] += 4
         Image.fromarray(pixels).save(folder / f"{i:02}.png")
         rows.append(f"{i:02}.png,{name},{'train' if i < 40 else ('val', 'test')[i // 4 % 2]}")
     (folder / "photos.csv").write_text("\n".join(rows) + "\n")

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from tests.conftest import contents, outcome
+from tests.conftest import contents, same
 from tests.faults.conftest import EVERY_STEP
 from tests.faults.driver import spml
 from tests.faults.faults import Fault
@@ -24,12 +24,6 @@ MOMENTS = {
     "between the model and its description": Fault("kill", "spml.model.store:write_json", 2),
     "while the cache is being built": Fault("kill", "spml.data.images.store:Pool.put", 30),
 }
-
-
-def same(run, expected):
-    """Assert equal results and files, except for files with timings."""
-    assert outcome(run) == outcome(expected)
-    assert contents(run) == contents(expected)
 
 
 @pytest.mark.parametrize("moment", MOMENTS)

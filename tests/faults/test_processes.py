@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from spml.runs.folder import read_checkpoint
-from tests.conftest import contents
+from tests.conftest import contents, history
 from tests.faults.driver import ended, program, spml
 from tests.faults.faults import Fault
 from tests.faults.test_kill import STEP
@@ -35,10 +35,6 @@ def alone(words, tmp_path_factory):
     run = tmp_path_factory.mktemp("alone") / "run"
     assert spml(*words, "--out", run).code == 0
     return run
-
-
-def history(run):
-    return [json.loads(line) for line in (run / "history.jsonl").read_text().splitlines()]
 
 
 def alike(run, expected):

@@ -4,10 +4,10 @@ import shlex
 
 import pytest
 
-from tests.conftest import contents, outcome
+from tests.conftest import contents, same
 from tests.faults.driver import spml
 from tests.faults.faults import Fault
-from tests.faults.test_kill import BESIDE, STEP, same
+from tests.faults.test_kill import BESIDE, STEP
 
 SCORED, DECODED = "spml.train.loop:Training._advance", "spml.data.images.build:_add"
 LINEAR, INIT = ("--linear-init", 2), "spml.train.linear_init:LinearInit"
@@ -94,8 +94,7 @@ def test_a_signal_after_the_last_step_changes_nothing(training, undisturbed, tmp
     words = training("em_apl", tmp_path)
     late = Fault("terminate", "spml.runs.folder:RunFolder.write_result")
     assert spml(*words, faults=(late,)).code == 0
-    assert outcome(tmp_path / "run") == outcome(undisturbed("em_apl"))
-    assert contents(tmp_path / "run") == contents(undisturbed("em_apl"))
+    same(tmp_path / "run", undisturbed("em_apl"))
 
 
 def test_no_resume_command_is_printed_if_there_is_no_run_to_resume(training, tmp_path):

@@ -5,10 +5,10 @@ import shutil
 import pytest
 
 from spml.runs.folder import read_checkpoint
-from tests.conftest import contents
+from tests.conftest import contents, same
 from tests.faults.driver import spml
 from tests.faults.faults import Fault
-from tests.faults.test_kill import BESIDE, STEP, same
+from tests.faults.test_kill import BESIDE, STEP
 
 LITTLE = "900"  # bytes that a file may have
 FOLDER = "spml.runs.folder"

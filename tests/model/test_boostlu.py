@@ -5,12 +5,12 @@ import pytest
 import torch
 
 from spml import losses
-from spml.errors import UserError
+from spml.files import read_json
 from spml.model import Classifier, load_model
 from spml.model.classifier import BoostLU
 from spml.train import fit
 from spml.use.predict.predict import predict
-from tests.conftest import noise, outcome
+from tests.conftest import noise, outcome, refused
 
 
 def twins(backbone):
@@ -70,17 +70,15 @@ def test_the_gradient_reaches_head_and_backbone():
 
 
 def test_backbones_without_a_feature_map_are_refused():
-    with pytest.raises(
-        UserError, match=r"--head boostlu needs a feature map, .*--backbone linear.*--head linear"
-    ):
+    with refused(r"--head boostlu needs a feature map, .*--backbone linear.*--head linear"):
         Classifier.build("linear", 3, features=4, head="boostlu")
     model = Classifier.build("tiny", 3, head="boostlu")
     model.backbone = torch.nn.Sequential(
         model.backbone, torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
     )
-    with pytest.raises(UserError, match=r"\(2, 64\), which is no feature map; give --head linear"):
+    with refused(r"\(2, 64\), which is no feature map; give --head linear"):
         model(noise(2, 3, 16, 16))
-    with pytest.raises(UserError, match="no head 'boost'; give --head linear or boostlu"):
+    with refused("no head 'boost'; give --head linear or boostlu"):
         Classifier.build("tiny", 3, head="boost")
 
 
@@ -112,7 +110,7 @@ def test_a_stored_model_keeps_its_head_and_predicts(pictures, quick, tmp_path):
     settings = replace(quick, method="em", head="boostlu", size=16, epochs=1, batch_size=4)
     fit(load(pictures), settings, tmp_path / "run", quiet=True)
     for name in ("config.json", "best/model.json"):
-        assert json.loads((tmp_path / "run" / name).read_text())["head"] == "boostlu"
+        assert read_json(tmp_path / "run" / name)["head"] == "boostlu"
     model, info = load_model(tmp_path / "run")
     x = noise(3, 3, 16, 16)
     again = Classifier.build("tiny", len(info.classes), head="boostlu").eval()

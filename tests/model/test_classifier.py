@@ -2,10 +2,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from spml.errors import UserError
 from spml.model import Classifier
 from spml.model.backbones import PACKAGED, build_backbone
-from tests.conftest import noise
+from tests.conftest import noise, refused
 
 # height and width of the map of 224 px
 SIDES = {"tiny": 56, "resnet18": 7, "vit_tiny_patch16_224": 14, "swin_tiny_patch4_window7_224": 7}
@@ -77,7 +76,7 @@ def test_features_are_standardised_by_the_training_rows():
     ],
 )
 def test_models_that_cannot_be_built_are_refused_in_one_line(name, weights, features, message):
-    with pytest.raises(UserError, match=message) as caught:
+    with refused(message) as caught:
         build_backbone(name, weights, features)
     assert "\n" not in str(caught.value)
 
@@ -128,7 +127,7 @@ def test_other_files_of_weights_are_refused_without_running_code(tmp_path, capsy
         "list.pth": "holds no table of tensors",
     }
     for name, message in expected.items():
-        with pytest.raises(UserError, match=message):
+        with refused(message):
             build_backbone("tiny", str(tmp_path / name))
     assert "executed" not in capsys.readouterr().out
 
@@ -137,7 +136,7 @@ def test_library_messages_are_silenced_only_inside_the_block():
     import logging
 
     logging.getLogger("timm").setLevel(logging.INFO)
-    with pytest.raises(UserError, match="cannot be reached"):
+    with refused("cannot be reached"):
         build_backbone("resnet18", "pretrained")
     assert logging.getLogger("timm").level == logging.INFO
     logging.getLogger("timm").setLevel(logging.NOTSET)
@@ -197,7 +196,7 @@ def test_maps_that_are_not_square_keep_their_height_and_width():
 
 def test_features_that_cannot_be_pooled_are_refused():
     model = Classifier.build("tiny", 4)
-    with pytest.raises(UserError, match=r"gives \(2, 64, 1, 3, 3\), which cannot be pooled"):
+    with refused(r"gives \(2, 64, 1, 3, 3\), which cannot be pooled"):
         model.head_input(torch.zeros(2, 64, 1, 3, 3))
 
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from spml.errors import UserError
 from spml.model import Classifier, ModelInfo, load_model, save_model
 from spml.model.store import read_info
+from tests.conftest import refused
 
 PREPROCESSING = {"kind": "pictures", "size": 40, "upright": True, "features": None}
 
@@ -46,29 +46,29 @@ def change(folder, **values):
 
 
 def test_folders_without_a_model_are_refused_with_a_reason(folder, tmp_path):
-    with pytest.raises(UserError, match="no model here"):
+    with refused("no model here"):
         load_model(tmp_path / "nowhere")
     change(folder, classes=["a", "b", "c"])
-    with pytest.raises(UserError, match="3 classes but 2 thresholds"):
+    with refused("3 classes but 2 thresholds"):
         load_model(folder)
     change(folder, classes=["a", "b", "c"], thresholds=[0.5] * 3)
-    with pytest.raises(UserError, match=r"does not fit its model.json"):
+    with refused(r"does not fit its model.json"):
         load_model(folder)
     change(folder, format=99)
-    with pytest.raises(UserError, match="newer version"):
+    with refused("newer version"):
         load_model(folder)
     (folder / "best" / "model.json").write_text("{")
-    with pytest.raises(UserError, match="not a model description"):
+    with refused("not a model description"):
         load_model(folder)
 
 
 def test_truncated_or_missing_weights_are_refused(folder):
     path = folder / "best" / "model.safetensors"
     path.write_bytes(path.read_bytes()[:500])
-    with pytest.raises(UserError, match="not a file of weights"):
+    with refused("not a file of weights"):
         load_model(folder)
     path.unlink()
-    with pytest.raises(UserError, match="no such file"):
+    with refused("no such file"):
         load_model(folder)
 
 
@@ -105,7 +105,7 @@ def test_truncated_or_missing_weights_are_refused(folder):
 )
 def test_a_changed_description_is_refused(folder, change_to, message):
     change(folder, **change_to)
-    with pytest.raises(UserError, match=message):
+    with refused(message):
         load_model(folder)
 
 
@@ -119,15 +119,15 @@ def test_thresholds_may_be_0_and_1(folder):
 )
 def test_an_incomplete_description_names_the_missing_entry(folder, text, message):
     (folder / "best" / "model.json").write_text(text)
-    with pytest.raises(UserError, match=f"not a model description .{message}"):
+    with refused(f"not a model description .{message}"):
         read_info(folder)
 
 
 def test_a_missing_folder_and_one_without_a_model_have_different_messages(folder, tmp_path):
-    with pytest.raises(UserError, match="it is not a folder"):
+    with refused("it is not a folder"):
         read_info(tmp_path / "nowhere")
     (folder / "best" / "model.json").unlink()
-    with pytest.raises(UserError, match=r"no model\.json"):
+    with refused(r"no model\.json"):
         read_info(folder)
 
 

@@ -6,19 +6,18 @@ import os
 import pickle
 import shutil
 from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 import torch
 
-from spml.errors import UserError
 from spml.files import write_json
 from spml.model import load_model
 from spml.runs.folder import MARK, TRAILER, RunFolder, read_checkpoint, write_checkpoint
 from spml.runs.run import Run
 from spml.train import fit
-from spml.train.step import Step
-from tests.conftest import contents, outcome, spml
+from tests.conftest import contents, failing, outcome, refused, spml
 
 WEIGHTS = {"w": torch.arange(6.0).view(2, 3)}
 STATE = {"epoch": 3, "model": WEIGHTS, "history": [{"epoch": 0, "loss": 1.5}], "best": {}}
@@ -74,20 +73,17 @@ PROGRAMS = {
 def test_a_program_is_refused_and_not_run(checkpoint, data):
     RAN.clear()
     checkpoint.write_bytes(data)
-    with pytest.raises(UserError, match=r"last.ckpt cannot be read \(it") as refused:
+    with refused(r"last.ckpt cannot be read \(it") as error:
         read_checkpoint(checkpoint)
-    assert not RAN and "trust" not in str(refused.value)
+    assert not RAN and "trust" not in str(error.value)
     if data.startswith(b"PK"):
         torch.load(io.BytesIO(data), weights_only=False)
         assert RAN  # it would have run
 
 
 def test_an_error_without_a_message_is_reported_by_its_type(checkpoint, monkeypatch):
-    def ended(*arguments, **keywords):
-        raise EOFError
-
-    monkeypatch.setattr(torch, "load", ended)
-    with pytest.raises(UserError, match=r"last.ckpt cannot be read \(EOFError\); give --overwrite"):
+    monkeypatch.setattr(torch, "load", Mock(side_effect=EOFError))
+    with refused(r"last.ckpt cannot be read \(EOFError\); give --overwrite"):
         read_checkpoint(checkpoint)
 
 
@@ -95,21 +91,21 @@ def test_every_changed_byte_is_detected(checkpoint):
     whole = checkpoint.read_bytes()
     for place in [*range(0, len(whole), 61), *range(len(whole) - TRAILER, len(whole))]:
         checkpoint.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
-        with pytest.raises(UserError, match="cut off or changed"):
+        with refused("cut off or changed"):
             read_checkpoint(checkpoint)
 
 
 @pytest.mark.parametrize("length", [0, 1, TRAILER - 1, TRAILER, 100, -TRAILER, -1])
 def test_a_truncated_file_is_refused(checkpoint, length):
     checkpoint.write_bytes(checkpoint.read_bytes()[:length])
-    with pytest.raises(UserError, match="cut off or changed"):
+    with refused("cut off or changed"):
         read_checkpoint(checkpoint)
 
 
 @pytest.mark.parametrize("value", [[1, 2], {"model": {}}, torch.zeros(3)])
 def test_a_file_without_training_state_is_refused(checkpoint, value):
     checkpoint.write_bytes(sealed(saved(value)))
-    with pytest.raises(UserError, match="it holds no training state"):
+    with refused("it holds no training state"):
         read_checkpoint(checkpoint)
 
 
@@ -126,7 +122,7 @@ def test_the_checkpoint_of_a_run_on_other_data_is_refused(scenes, quick, stopped
     other = replace(scenes, observed=scenes.observed.with_labels(labels))
     fit(other, replace(quick, epochs=1), tmp_path / "other", quiet=True)
     shutil.copy(tmp_path / "other/last.ckpt", stopped)
-    with pytest.raises(UserError, match=r"last.ckpt is that of another run: .*settings or data"):
+    with refused(r"last.ckpt is that of another run: .*settings or data"):
         fit(scenes, quick, stopped, resume=True, quiet=True)
 
 
@@ -141,9 +137,7 @@ def test_a_checkpoint_that_does_not_fit_is_refused(scenes, quick, stopped):
     ]
     for other in wrong:
         write_checkpoint(stopped / "last.ckpt", other)
-        with pytest.raises(
-            UserError, match=r"last.ckpt does not fit this run \(.*\); give --overwrite"
-        ):
+        with refused(r"last.ckpt does not fit this run \(.*\); give --overwrite"):
             fit(scenes, quick, stopped, resume=True, quiet=True)
 
 
@@ -156,18 +150,9 @@ def test_an_older_checkpoint_without_a_run_identity_is_accepted(scenes, quick, s
 
 
 def test_an_older_checkpoint_with_the_random_state_of_torch_alone_is_accepted(
-    scenes, quick, finished, tmp_path, monkeypatch
+    scenes, quick, finished, tmp_path
 ):
-    calls, loss = [], Step.loss
-
-    def killed(self, *arguments):
-        calls.append(1)
-        if len(calls) == 7:
-            raise KeyboardInterrupt
-        return loss(self, *arguments)
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Step, "loss", killed)
+    with failing(7, where="spml.train.step.Step.loss"):
         fit(scenes, replace(quick, checkpoint_minutes=1e-9), tmp_path / "run", quiet=True)
     state = read_checkpoint(tmp_path / "run/last.ckpt")
     del state["within"]["python_rng"], state["within"]["numpy_rng"]
@@ -184,17 +169,9 @@ def rising(monkeypatch):
 
 
 def test_no_model_is_written_before_the_checkpoint_that_calls_it_the_best(
-    scenes, quick, tmp_path, monkeypatch, rising
+    scenes, quick, tmp_path, rising
 ):
-    save = RunFolder.save_checkpoint
-
-    def killed(self, state):
-        if state["epoch"] == 2:
-            raise KeyboardInterrupt
-        save(self, state)
-
-    monkeypatch.setattr(RunFolder, "save_checkpoint", killed)
-    with pytest.raises(KeyboardInterrupt):
+    with failing(2, where="spml.runs.folder.RunFolder.save_checkpoint"):
         fit(scenes, quick, tmp_path / "run", quiet=True)
     assert load_model(tmp_path / "run")[1].training["epoch"] == 1
 

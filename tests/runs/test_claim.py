@@ -4,11 +4,10 @@ import shutil
 
 import pytest
 
-from spml.errors import UserError
 from spml.runs.folder import Claim, RunFolder
 from spml.train import fit
 from spml.train.loop import Training
-from tests.conftest import contents, outcome
+from tests.conftest import contents, outcome, refused
 
 REFUSED = r"another process trains into .*run; wait for it, or give another --out"
 
@@ -20,14 +19,14 @@ def test_a_file_is_locked_until_the_block_ends(tmp_path):
         path.write_text("{}")
         first.take(path)
         first.take(path)  # its own lock
-        with pytest.raises(UserError, match="another process"):
+        with refused("another process"):
             second.take(path)
         path.rename(tmp_path / "old.json")
         path.write_text("{}")
         second.take(path)
-        with pytest.raises(UserError, match="another process"):
+        with refused("another process"):
             second.take(tmp_path / "old.json")
-        with pytest.raises(UserError, match="another process"):
+        with refused("another process"):
             first.take(path)
     with Claim() as third:
         third.take(path)
@@ -51,7 +50,7 @@ def test_a_run_owned_by_another_process_is_left_alone(
     (tmp_path / "run/.last.ckpt.99.part").write_bytes(b"unfinished")
     before = contents(tmp_path, without=())
     with other.claim:
-        with pytest.raises(UserError, match=REFUSED):
+        with refused(REFUSED):
             fit(scenes, quick, tmp_path / "run", quiet=True, **{way: True})
         assert contents(tmp_path, without=()) == before
     if begun:
@@ -70,6 +69,6 @@ def test_a_run_that_another_process_began_meanwhile_is_left_alone(
 
     monkeypatch.setattr(Training, "__init__", meanwhile)
     with other.claim:
-        with pytest.raises(UserError, match=REFUSED):
+        with refused(REFUSED):
             fit(scenes, quick, tmp_path / "run", quiet=True)
         assert [path.name for path in (tmp_path / "run").iterdir()] == ["config.json"]

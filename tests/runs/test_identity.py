@@ -76,13 +76,8 @@ def test_every_setting_has_a_role():
     assert roles[Role.SEED] == {"seed", "observe_seed", "split_seed"} == set(SEEDS)
     assert roles[Role.DEVICE] == {"accelerator"}
     assert roles[Role.EXECUTION] == {
-        "devices",
-        "nodes",
-        "compile",
-        "eval_batch_size",
-        "checkpoint_minutes",
-        "cache",
-        "race_budget",
+        *("devices", "nodes", "compile", "eval_batch_size", "checkpoint_minutes"),
+        *("cache", "race_budget"),
     }
     assert roles[Role.LOCATION] == {"cache_dir"} and not roles[Role.PROVENANCE]
     assert set(COMPARED) == set(Role) and part("an entry of a caller") == Part()

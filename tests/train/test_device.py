@@ -9,9 +9,9 @@ import torch
 # Imported before a test patches torch.cuda: the import reads what the test replaces.
 from lightning.fabric import Fabric
 
-from spml.errors import UserError
 from spml.train import fit
 from spml.train.device import Processes, Stop, make_fabric
+from tests.conftest import refused
 from tests.train.settings import resolved
 
 
@@ -20,9 +20,7 @@ from tests.train.settings import resolved
 def test_float16_is_refused_on_a_cpu_rather_than_replaced(monkeypatch, precision, accelerator):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     monkeypatch.setattr("torch.backends.mps.is_available", lambda: False)
-    with pytest.raises(
-        UserError, match=f"--precision {precision} needs a GPU; on a CPU use 32-true"
-    ):
+    with refused(f"--precision {precision} needs a GPU; on a CPU use 32-true"):
         make_fabric(resolved(accelerator=accelerator, precision=precision), unused=False)
     assert isinstance(make_fabric(resolved(precision="bf16-mixed"), unused=False), Fabric)
 
@@ -36,9 +34,7 @@ too_large.needs = frozenset({"index"})
 
 def test_lack_of_cpu_memory_is_reported_like_lack_of_gpu_memory(scenes, quick, tmp_path):
     settings = replace(quick, method="tests.train.test_device:too_large")
-    with pytest.raises(
-        UserError, match="out of memory with batches of 32 on cpu; give a smaller --batch-size"
-    ):
+    with refused("out of memory with batches of 32 on cpu; give a smaller --batch-size"):
         fit(scenes, settings, tmp_path / "run", quiet=True)
     assert not (tmp_path / "run").exists()
 
@@ -57,9 +53,7 @@ def test_lack_of_memory_is_recognised_on_every_device(scenes, quick, tmp_path, m
         raise error
 
     monkeypatch.setattr("spml.train.loop.optimizer_for", full)  # the model itself may be too large
-    with pytest.raises(
-        UserError, match="out of memory with batches of 32 on cpu; give a smaller --batch-size"
-    ):
+    with refused("out of memory with batches of 32 on cpu; give a smaller --batch-size"):
         fit(scenes, quick, tmp_path / "run", quiet=True)
     assert not (tmp_path / "run").exists()
 

@@ -1,6 +1,5 @@
 """A run of several processes is the run of one: for every method, step by step."""
 
-import json
 import os
 import socket
 import subprocess
@@ -12,10 +11,11 @@ import pytest
 import torch
 
 from spml import losses
-from spml.errors import UserError
+from spml.files import read_json
 from spml.model import Classifier
 from spml.train.device import Processes, make_fabric, synchronised
 from spml.train.step import Step
+from tests.conftest import noise, refused, write_scenes
 from tests.train.settings import resolved
 
 ROOT = Path(__file__).parents[2]
@@ -24,18 +24,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(scope="module")
 def few_scenes(tmp_path_factory):
     """64 training scenes."""
-    from spml.data.readers.digits import Scenes, read_digits
-
-    tables = read_digits(Scenes(sizes=(64, 40, 50), size=24))
-    path = tmp_path_factory.mktemp("few") / "scenes.npz"
-    np.savez(
-        path,
-        x=np.concatenate([table.x for table in tables.values()]),
-        labels=np.concatenate([table.labels for table in tables.values()]),
-        classes=np.array(tables["train"].classes),
-        split=np.repeat(list(tables), [len(table) for table in tables.values()]),
-    )
-    return path
+    return write_scenes(tmp_path_factory.mktemp("few") / "scenes.npz", (64, 40, 50))
 
 
 def run_group(count, scenes, folder, program="tests.train.group", *more):
@@ -47,12 +36,8 @@ def run_group(count, scenes, folder, program="tests.train.group", *more):
     common = {
         **os.environ,
         **{"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(count)},
-        **{
-            "LOCAL_WORLD_SIZE": str(count),
-            "TORCHELASTIC_RUN_ID": "test",
-            "RUNS": str(folder / f"runs{count}"),
-        },
-        **{"OMP_NUM_THREADS": "1", "GROUP_RANK": "0"},
+        **{"LOCAL_WORLD_SIZE": str(count), "GROUP_RANK": "0", "TORCHELASTIC_RUN_ID": "test"},
+        **{"OMP_NUM_THREADS": "1", "RUNS": str(folder / f"runs{count}")},
     }
     command = [sys.executable, "-m", program, str(scenes), str(folder / f"{count}.json"), *more]
     group = [
@@ -67,7 +52,7 @@ def run_group(count, scenes, folder, program="tests.train.group", *more):
     for rank, process in enumerate(group):
         _, errors = process.communicate(timeout=900)
         assert process.returncode == 0, f"process {rank}: {errors.decode()[-3000:]}"
-    return json.loads((folder / f"{count}.json").read_text())
+    return read_json(folder / f"{count}.json")
 
 
 @pytest.fixture(scope="module")
@@ -101,9 +86,7 @@ def test_shares_make_up_the_batch(count, length):
 @pytest.mark.parametrize("count", [2, 3])
 def test_an_item_is_augmented_alike_in_every_process(count, crop):
     rows = torch.tensor([40, 7, 19, 3, 28, 11, 5])
-    x = torch.randint(
-        0, 256, (len(rows), 3, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
-    )
+    x = noise(len(rows), 3, 8, 8)
 
     def seen(rank, count):
         processes = Processes(rank, count)
@@ -136,5 +119,5 @@ def test_compilation_is_refused_with_several_processes(monkeypatch, way, devices
     for name, value in {"LOCAL_WORLD_SIZE": "2", **started}.items():
         monkeypatch.setenv(name, value)
     settings = resolved(devices=devices, compile=way)
-    with pytest.raises(UserError, match=f"--compile {way} is for one process, not 2"):
+    with refused(f"--compile {way} is for one process, not 2"):
         make_fabric(settings, unused=False)

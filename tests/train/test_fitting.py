@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from spml import losses
-from spml.errors import UserError
 from spml.model import Classifier
 from spml.train import Settings, fit
 from spml.train.fitting import example, make_method, make_model, train_labels
 from spml.train.resolve import resolve
 from spml.train.step import optimizer_for
+from tests.conftest import refused
 from tests.train.settings import experiment, resolved
 
 
@@ -65,16 +65,13 @@ def test_only_full_trains_on_complete_labels(scenes):
         train_labels(scenes, losses.create(name), name).labels for name in ("an", "full")
     )
     assert (observed == 1).sum() == len(scenes.train_rows) < (complete == 1).sum()
-    with pytest.raises(
-        UserError,
-        match="full trains on complete labels, which these data lack; give another --method",
-    ):
+    with refused("full trains on complete labels, which these data lack; give another --method"):
         train_labels(replace(scenes, complete=None), losses.create("full"), "full")
 
 
 def test_one_process_needs_neither_the_supervisor_nor_tensorboard(
     scenes, quick, tmp_path, monkeypatch
 ):
-    for module in ("supervisor", "tensorboard", "linear_init", "augment", "strong_view"):
+    for module in ("supervisor", "linear_init", "augment"):
         monkeypatch.setitem(sys.modules, f"spml.train.{module}", None)  # importing it now fails
     fit(scenes, replace(quick, epochs=1, flip=True), tmp_path / "run", quiet=True)

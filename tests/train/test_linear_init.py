@@ -1,4 +1,5 @@
-import json
+import os
+import signal
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -8,15 +9,18 @@ import torch
 
 from spml import losses
 from spml.data import load
-from spml.errors import UserError
 from spml.model import Classifier
 from spml.train import Settings, fit
 from spml.train.linear_init import LinearInit
-from spml.train.loop import Training
 from spml.train.resolve import resolve
-from tests.conftest import contents, outcome
+from tests.conftest import checkpoint, contents, failing, history, outcome, refused, same
 from tests.train.test_loop import noisy
 
+MOMENTS = [  # during the initialisation, after it, and later
+    ("spml.train.linear_init.seed_all", 2),
+    ("spml.train.loop.epoch_order", 1),
+    ("spml.train.loop.epoch_order", 2),
+]
 OPTIONS = {"em_apl": {"warmup": 1}, "ll_cp": {"delta": 0.01}}
 EVERYTHING = ("config.json", "report.html", "last.ckpt", "result.json")
 
@@ -26,35 +30,22 @@ def init(quick):
     return replace(quick, epochs=2, linear_init=3)
 
 
-def stop_before(monkeypatch, owner, name, epoch):
-    original = getattr(owner, name)
-
-    def stopping(self, *args):
-        if args[0] == epoch:
-            raise KeyboardInterrupt
-        return original(self, *args)
-
-    monkeypatch.setattr(owner, name, stopping)
-
-
-def checkpoint(folder):
-    return torch.load(folder / "last.ckpt", weights_only=True)
-
-
-def after_stage(scenes, settings, folder, monkeypatch, options=None):
+def after_stage(scenes, settings, folder, options=None):
     """Return the checkpoint written before the first epoch."""
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        stop_before(patch, Training, "_train_epoch", 1)
+    with failing(1):
         fit(scenes, settings, folder, options=options, quiet=True)
     return checkpoint(folder)
 
 
+def built(monkeypatch):
+    """The models that are built from now on."""
+    models, build = [], Classifier.build
+    monkeypatch.setattr(Classifier, "build", lambda *a: models.append(build(*a)) or models[-1])
+    return models
+
+
 def test_only_the_head_changes(scenes, init, tmp_path, monkeypatch):
-    models = []
-    build = Classifier.build
-    monkeypatch.setattr(
-        Classifier, "build", lambda *args: models.append(build(*args)) or models[-1]
-    )
+    models = built(monkeypatch)
     before = {}
     run = LinearInit.run
 
@@ -63,7 +54,7 @@ def test_only_the_head_changes(scenes, init, tmp_path, monkeypatch):
         return run(self, *args)
 
     monkeypatch.setattr(LinearInit, "run", watched)
-    after = after_stage(scenes, init, tmp_path / "run", monkeypatch)["model"]
+    after = after_stage(scenes, init, tmp_path / "run")["model"]
     assert {name for name in before if not torch.equal(before[name], after[name])} == {
         "head.weight",
         "head.bias",
@@ -78,7 +69,7 @@ def test_it_trains_a_linear_model_on_the_features_of_the_backbone(
     settings = replace(
         init, method="an", linear_lr=0.01, linear_batch_size=10**6, optimizer="sgd", linear_init=1
     )
-    state = after_stage(scenes, settings, tmp_path / "run", monkeypatch)["model"]
+    state = after_stage(scenes, settings, tmp_path / "run")["model"]
     from spml.keyed import key
     from spml.train.fitting import make_model
 
@@ -96,38 +87,28 @@ def test_it_trains_a_linear_model_on_the_features_of_the_backbone(
 
 
 def test_history_records_it_and_epoch_0_starts_from_its_best(scenes, init, tmp_path, monkeypatch):
-    figures = iter([40.0, 60.0, 50.0])
-    heads = []
+    figures, heads, models = iter([40.0, 60.0, 50.0]), [], built(monkeypatch)
 
     def scored(*args):
+        heads.append(models[0].head.weight.detach().clone())
         return next(figures)
 
-    epoch = LinearInit._train_epoch
-
-    def recorded(self, *args):
-        epoch(self, *args)
-        heads.append(self.model.head.weight.detach().clone())
-
     monkeypatch.setattr("spml.train.linear_init.validation_map", scored)
-    monkeypatch.setattr(LinearInit, "_train_epoch", recorded)
-    state = after_stage(scenes, init, tmp_path / "run", monkeypatch)
-    assert torch.equal(state["model"]["head.weight"], heads[1]) and not torch.equal(
-        heads[1], heads[2]
-    )
+    state = after_stage(scenes, init, tmp_path / "run")
+    assert torch.equal(state["model"]["head.weight"], heads[1])
+    assert not torch.equal(heads[1], heads[2])
     assert state["epoch"] == 0 and state["history"][0]["linear_init"] == {
         "epoch": 2,
         "val_map": 60.0,
     }
     fit(scenes, init, tmp_path / "run", resume=True, quiet=True)
-    lines = [
-        json.loads(line) for line in (tmp_path / "run" / "history.jsonl").read_text().splitlines()
-    ]
+    lines = history(tmp_path / "run")
     assert [line["epoch"] for line in lines] == [0, 1, 2] and "linear_init" not in lines[1]
 
 
 def test_its_figure_is_the_figure_of_epoch_0(scenes, init, tmp_path):
     fit(scenes, init, tmp_path / "run", quiet=True)
-    line = json.loads((tmp_path / "run" / "history.jsonl").read_text().splitlines()[0])
+    line = history(tmp_path / "run")[0]
     assert line["linear_init"]["val_map"] == pytest.approx(line["val_map"])
 
 
@@ -173,28 +154,21 @@ def test_the_method_passes_through_both_stages(scenes, init, tmp_path):
 
 def test_roles_labels_are_carried_over_within_bounds(scenes, init, tmp_path, monkeypatch):
     settings = replace(init, method="role", linear_lr=3.0)
-    state = after_stage(scenes, settings, tmp_path / "run", monkeypatch)["method"]["label_logits"]
+    state = after_stage(scenes, settings, tmp_path / "run")["method"]["label_logits"]
     bound = torch.logit(torch.tensor(1 - 1e-5, dtype=torch.float64)).item()
     assert state.abs().max().item() == pytest.approx(bound, rel=1e-6)
 
 
 @pytest.mark.parametrize("method", ["gr", "role", "ll_cp", "em_apl", "boostlu"])
-@pytest.mark.parametrize("moment", ["during", "after", "later"])
-def test_an_interrupted_run_resumes_to_the_same_bytes(
-    scenes, init, tmp_path, monkeypatch, method, moment
-):
+@pytest.mark.parametrize(("where", "call"), MOMENTS)
+def test_an_interrupted_run_resumes_to_the_same_bytes(scenes, init, tmp_path, method, where, call):
     settings, options = replace(init, method=method), OPTIONS.get(method)
     fit(scenes, settings, tmp_path / "whole", options=options, quiet=True)
-    owner, epoch = {"during": (LinearInit, 2), "after": (Training, 1), "later": (Training, 2)}[
-        moment
-    ]
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        stop_before(patch, owner, "_train_epoch", epoch)
+    with failing(call, where=where):
         fit(scenes, settings, tmp_path / "cut", options=options, quiet=True)
-    assert (tmp_path / "cut" / "last.ckpt").exists() == (moment != "during")
+    assert (tmp_path / "cut" / "last.ckpt").exists() == ("loop" in where)
     fit(scenes, settings, tmp_path / "cut", options=options, resume=True, quiet=True)
-    assert outcome(tmp_path / "cut") == outcome(tmp_path / "whole")
-    assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
+    same(tmp_path / "cut", tmp_path / "whole")
     cut, whole = checkpoint(tmp_path / "cut")["method"], checkpoint(tmp_path / "whole")["method"]
     assert all(torch.equal(cut[name], whole[name]) for name in whole)
 
@@ -219,25 +193,26 @@ two_views.needs = frozenset({"views"})
 
 def test_a_method_that_needs_features_gets_them(scenes, init, tmp_path, monkeypatch):
     settings = replace(init, method="tests.train.test_linear_init:features_of_method")
-    assert after_stage(scenes, settings, tmp_path / "run", monkeypatch)["epoch"] == 0
+    assert after_stage(scenes, settings, tmp_path / "run")["epoch"] == 0
 
 
 def test_the_head_is_in_training_mode_while_it_is_trained(scenes, init, tmp_path, monkeypatch):
-    modes = {"_detailed": set(), "_scores": set()}
-    for name, seen in modes.items():
-        original = getattr(LinearInit, name)
+    modes, build = set(), Classifier.build
 
-        def watched(self, part, original=original, seen=seen):
-            seen.add(
-                (self.model.head.training, self.model.backbone.training, torch.is_grad_enabled())
-            )
-            return original(self, part)
+    def watched(*args):
+        model = build(*args)
 
-        monkeypatch.setattr(LinearInit, name, watched)
+        def note(*_):
+            parts = model.head.training, model.backbone.training
+            modes.add((*parts, torch.is_grad_enabled()))
+
+        model.head.encoder.register_forward_hook(note)
+        return model
+
+    monkeypatch.setattr(Classifier, "build", watched)
     settings = replace(init, method="mime", lr=1e-3, head_lr=1, linear_init=2, epochs=1)
-    fit(scenes, settings, tmp_path / "run", options={"warmup": 1}, quiet=True)
-    assert modes["_scores"] == {(False, False, True)}  # recorded before it disables gradients
-    assert modes["_detailed"] == {(True, False, True), (False, False, False)}
+    after_stage(scenes, settings, tmp_path / "run", options={"warmup": 1})
+    assert modes == {(True, False, True), (False, False, False)}
 
 
 def stage(model, method, settings):
@@ -257,32 +232,27 @@ def test_the_parameters_of_a_method_learn_head_lr_times_as_fast(scenes, init):
     assert len(both) == 2 and isinstance(both[1], torch.optim.SGD)
 
 
-def test_a_stop_request_is_noticed_even_if_every_batch_is_skipped(
-    scenes, init, tmp_path, monkeypatch
-):
-    begun = []
-    original = LinearInit._train_epoch
-
-    def asked(self, epoch, *args):
-        begun.append(epoch)
-        self.stop.asked = True
-        original(self, epoch, *args)
-
-    monkeypatch.setattr(LinearInit, "_train_epoch", asked)
+def test_a_stop_request_is_noticed_even_if_every_batch_is_skipped(scenes, init, tmp_path):
+    CALLS.clear()
     settings = replace(init, method="tests.train.test_linear_init:never_finite", on_nan="skip")
     with pytest.raises(KeyboardInterrupt):
         fit(scenes, settings, tmp_path / "run", quiet=True)
-    assert begun == [1] and not (tmp_path / "run").exists()
+    assert CALLS == ["stop"] and not (tmp_path / "run").exists()
 
 
 def never_finite(logits, observed):
+    CALLS.append("stop")
+    os.kill(os.getpid(), signal.SIGINT)
     return logits.mean() * torch.nan
+
+
+never_finite.needs = frozenset({"index"})  # not called by check_method
 
 
 def test_without_validation_rows_the_last_epoch_is_the_best(scenes, init, tmp_path, capsys):
     unseen = replace(scenes, val_rows=scenes.val_rows[:0])
     result = fit(unseen, init, tmp_path / "run")
-    first = json.loads((tmp_path / "run" / "history.jsonl").read_text().splitlines()[0])
+    first = history(tmp_path / "run")[0]
     assert first == {"epoch": 0, "linear_init": {"epoch": 3, "val_map": None}, "val_map": None}
     assert result["best_epoch"] == 2 and "linear init: epoch 3 of 3\n" in capsys.readouterr().out
 
@@ -318,16 +288,16 @@ def test_impossible_requests_are_refused_before_anything_is_written(
     labels = np.array([[1, -1], [-1, 1]] * 20, np.int8)
     x = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
     np.savez(tmp_path / "f.npz", x=x, labels=labels, classes=np.array(["a", "b"]))
-    with pytest.raises(UserError, match="backbone 'linear' has no parameters: leave it out"):
+    with refused("backbone 'linear' has no parameters: leave it out"):
         fit(
             load(tmp_path / "f.npz"),
             Settings(linear_init=5, accelerator="cpu"),
             tmp_path / "run",
             quiet=True,
         )
-    with pytest.raises(UserError, match="linear_init must not be negative, as -1 is"):
+    with refused("linear_init must not be negative, as -1 is"):
         fit(scenes, replace(init, linear_init=-1), tmp_path / "run", quiet=True)
-    with pytest.raises(UserError, match="two_views needs two: leave it out"):
+    with refused("two_views needs two: leave it out"):
         fit(
             scenes,
             replace(init, method="tests.train.test_linear_init:two_views"),
@@ -335,9 +305,7 @@ def test_impossible_requests_are_refused_before_anything_is_written(
             quiet=True,
         )
     monkeypatch.setattr("spml.train.linear_init.free_memory", lambda device: 1000)
-    with pytest.raises(
-        UserError, match=r"keeps features of 64, 45 kB in all, but only 1 kB of memory are free"
-    ):
+    with refused(r"keeps features of 64, 45 kB in all, but only 1 kB of memory are free"):
         fit(scenes, init, tmp_path / "run", quiet=True)
     assert not (tmp_path / "run").exists()
 

@@ -1,4 +1,3 @@
-import json
 import shutil
 from dataclasses import replace
 
@@ -7,12 +6,11 @@ import pytest
 import torch
 
 from spml import metrics
-from spml.cli import main
 from spml.data import load
-from spml.errors import Interruption, UserError
+from spml.errors import Interruption
+from spml.files import read_json
 from spml.train import fit
-from spml.train.loop import Training
-from tests.conftest import contents, outcome
+from tests.conftest import contents, failing, history, outcome, refused, same, spml
 
 RESULT_KEYS = {
     *("method", "options", "data", "backbone", "seed", "epochs", "best_epoch", "selection"),
@@ -21,12 +19,12 @@ RESULT_KEYS = {
 
 
 def test_the_run_folder_follows_the_contract(finished, scenes):
-    result = json.loads((finished / "result.json").read_text())
+    result = read_json(finished / "result.json")
     assert set(result) >= RESULT_KEYS and (result["device"], result["precision"]) == (
         "cpu",
         "32-true",
     )
-    lines = [json.loads(line) for line in (finished / "history.jsonl").read_text().splitlines()]
+    lines = history(finished)
     assert [line["epoch"] for line in lines] == [0, 1, 2, 3]
     assert sorted(p.name for p in (finished / "scores").iterdir()) == [
         "test.npz",
@@ -36,15 +34,15 @@ def test_the_run_folder_follows_the_contract(finished, scenes):
         assert (file["observed"] == scenes.observed.labels).all()
         assert len(file["train_rows"]) == 128 and len(file["val_rows"]) == 48
         assert str(file["sha256"]) == scenes.sha256
-    info = json.loads((finished / "best" / "model.json").read_text())
+    info = read_json(finished / "best" / "model.json")
     assert info["classes"] == list(scenes.classes) and info["thresholds"] == [0.5] * 10
-    config = json.loads((finished / "config.json").read_text())
+    config = read_json(finished / "config.json")
     assert config["side_information"] == {"validation_labels": "complete"}
 
 
 def test_result_is_the_best_epoch_by_validation_and_its_test_figure(finished, scenes):
     result = outcome(finished)
-    lines = [json.loads(line) for line in (finished / "history.jsonl").read_text().splitlines()][1:]
+    lines = history(finished)[1:]
     best = max(lines, key=lambda line: line["val_map"])
     assert (result["best_epoch"], result["val_map"]) == (best["epoch"], best["val_map"])
     with np.load(finished / "scores" / "test.npz") as file:
@@ -56,8 +54,7 @@ def test_result_is_the_best_epoch_by_validation_and_its_test_figure(finished, sc
 
 def test_the_same_seed_gives_the_same_run_to_the_bit(finished, scenes, quick, tmp_path):
     fit(scenes, quick, tmp_path / "again", quiet=True)
-    assert outcome(tmp_path / "again") == outcome(finished)
-    assert contents(tmp_path / "again") == contents(finished)
+    same(tmp_path / "again", finished)
 
 
 def test_another_seed_gives_another_run(finished, scenes, quick, tmp_path):
@@ -65,32 +62,27 @@ def test_another_seed_gives_another_run(finished, scenes, quick, tmp_path):
     assert outcome(tmp_path / "other")["test_map"] != outcome(finished)["test_map"]
 
 
-@pytest.mark.parametrize("moment", ["_train_epoch", "_validate", "_save", "_finish"])
+MOMENTS = {
+    "before an epoch": ("spml.train.loop.epoch_order", 3),
+    "in validation": ("spml.train.loop.validation_map", 4),
+    "before a checkpoint": ("spml.runs.folder.RunFolder.save_checkpoint", 3),
+    "in the test": ("spml.runs.record.test_figures", 1),
+}
+
+
+@pytest.mark.parametrize(("where", "call"), MOMENTS.values(), ids=MOMENTS)
 def test_an_interrupted_run_resumes_to_the_same_result(
-    finished, scenes, quick, tmp_path, monkeypatch, moment
+    finished, scenes, quick, tmp_path, where, call
 ):
-    original = getattr(Training, moment)
-
-    def interrupted(self, *args):
-        if moment == "_finish" or args[0] == 3:
-            raise KeyboardInterrupt
-        return original(self, *args)
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Training, moment, interrupted)
+    with failing(call, where=where):
         fit(scenes, quick, tmp_path / "run", quiet=True)
     assert not (tmp_path / "run" / "result.json").exists()
     fit(scenes, quick, tmp_path / "run", resume=True, quiet=True)
-    assert outcome(tmp_path / "run") == outcome(finished)
-    assert contents(tmp_path / "run") == contents(finished)
+    same(tmp_path / "run", finished)
 
 
-def test_interruption_before_the_first_epoch_leaves_no_files(scenes, quick, tmp_path, monkeypatch):
-    def interrupted(self, epoch):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Training, "_train_epoch", interrupted)
-    with pytest.raises(KeyboardInterrupt):
+def test_interruption_before_the_first_epoch_leaves_no_files(scenes, quick, tmp_path):
+    with failing(1):
         fit(scenes, quick, tmp_path / "run", quiet=True)
     assert not (tmp_path / "run").exists()
 
@@ -104,17 +96,11 @@ def stopped(finished, tmp_path):
 
 
 @pytest.mark.parametrize("way,left", [("resume", True), ("overwrite", False)])
-def test_a_run_interrupted_before_it_resumes_is_unchanged(
-    scenes, quick, stopped, monkeypatch, way, left
-):
+def test_a_run_interrupted_before_it_resumes_is_unchanged(scenes, quick, stopped, way, left):
     """As while pictures are decoded; a run to be replaced does not belong to the command."""
     before = contents(stopped, without=())
 
-    def interrupted(self, *args):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Training, "__init__", interrupted)
-    with pytest.raises(KeyboardInterrupt) as ended:
+    with failing(1, where="spml.train.loop.Checkpoints") as ended:
         fit(scenes, quick, stopped, quiet=True, **{way: True})
     assert isinstance(ended.value, Interruption) == left and contents(stopped, without=()) == before
 
@@ -183,22 +169,12 @@ def test_without_a_test_split_the_test_figure_is_null(scenes, quick, tmp_path):
 
 def test_full_trains_on_complete_labels_and_records_it(scenes, quick, tmp_path):
     fit(scenes, replace(quick, method="full", epochs=1), tmp_path / "full", quiet=True)
-    config = json.loads((tmp_path / "full" / "config.json").read_text())
+    config = read_json(tmp_path / "full" / "config.json")
     assert config["side_information"]["training_labels"] == "complete"
-    with pytest.raises(UserError, match="complete labels, which these data lack"):
+    with refused("complete labels, which these data lack"):
         lacking = replace(scenes, complete=None)
         fit(lacking, replace(quick, method="full"), tmp_path / "no", quiet=True)
     assert not (tmp_path / "no").exists()
-
-
-def test_complete_selection_without_complete_labels_is_refused(scenes, quick, tmp_path):
-    with pytest.raises(UserError, match="use 'observed'"):
-        fit(
-            replace(scenes, complete=None),
-            replace(quick, selection="complete"),
-            tmp_path / "run",
-            quiet=True,
-        )
 
 
 def test_patience_stops_when_validation_falls_below_the_best(scenes, quick, tmp_path, monkeypatch):
@@ -206,16 +182,13 @@ def test_patience_stops_when_validation_falls_below_the_best(scenes, quick, tmp_
     monkeypatch.setattr("spml.train.loop.validation_map", lambda *args: float(next(figures)))
     result = fit(scenes, replace(quick, epochs=4, patience_drop=2), tmp_path / "run", quiet=True)
     assert (result["best_epoch"], result["val_map"]) == (2, 60)
-    assert len((tmp_path / "run" / "history.jsonl").read_text().splitlines()) == 4  # epochs 0 to 3
+    assert len(history(tmp_path / "run")) == 4  # epochs 0 to 3
 
 
 def test_an_unreadable_picture_names_file_and_line_and_leaves_nothing(pictures, quick, tmp_path):
     (pictures.parent / "photos" / "2.jpg").write_bytes(b"not a picture")
     settings = replace(quick, size=16, batch_size=4)
-    with pytest.raises(
-        UserError,
-        match=r"photos.csv, line 4: .*photos/2.jpg: not a picture that can be read.*remove",
-    ):
+    with refused(r"photos.csv, line 4: .*photos/2.jpg: not a picture that can be read.*remove"):
         fit(load(pictures), settings, tmp_path / "run", quiet=True)
     assert not (tmp_path / "run").exists()
 
@@ -240,11 +213,8 @@ def test_known_negatives_make_a_test_figure(pictures, quick, tmp_path):
     result = fit(
         load(pictures), replace(quick, size=16, batch_size=4), tmp_path / "run", quiet=True
     )
-    assert (
-        result["selection"] == "complete"
-        and result["test_map"] is not None
-        and "test_known" not in result
-    )
+    assert result["selection"] == "complete" and result["test_map"] is not None
+    assert "test_known" not in result
 
 
 def test_a_figure_over_partly_known_test_labels_states_their_share(tmp_path, capsys):
@@ -255,29 +225,17 @@ def test_a_figure_over_partly_known_test_labels_states_their_share(tmp_path, cap
     x = np.random.default_rng(0).normal(size=(120, 3)).astype(np.float32)
     split = np.repeat(["train", "val", "test"], 40)
     np.savez(tmp_path / "f.npz", x=x, labels=labels, classes=np.array(list("abcd")), split=split)
-    words = [
-        "train",
-        str(tmp_path / "f.npz"),
-        "--epochs",
-        "1",
-        "--accelerator",
-        "cpu",
-        "--out",
-        str(tmp_path / "run"),
-    ]
-    assert main(words) == 0
-    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert spml(f"train {tmp_path}/f.npz --epochs 1 --accelerator cpu --out {tmp_path}/run") == 0
+    result = read_json(tmp_path / "run" / "result.json")
     assert result["test_known"] == pytest.approx(known) and 0.3 < known < 0.5
     assert f"over the {known:.1%} of test labels that are known" in capsys.readouterr().out
     assert f"over the {known:.1%} of test labels" in (tmp_path / "run/best/README.md").read_text()
-    assert main(["eval", str(tmp_path / "run"), "--split", "test"]) == 0
+    assert spml(f"eval {tmp_path}/run --split test") == 0
     assert (
         f"{known:.1%} of the labels are known: the figures use only these"
         in capsys.readouterr().err
     )
-    assert (
-        json.loads((tmp_path / "run/eval-test.json").read_text())["known"] == result["test_known"]
-    )
+    assert read_json(tmp_path / "run/eval-test.json")["known"] == result["test_known"]
 
 
 def test_features_are_standardised_and_learned(tmp_path):
@@ -310,9 +268,7 @@ def test_a_custom_loss_trains_by_its_path(scenes, quick, tmp_path):
 def test_the_first_losses_equal_the_recorded_ones(scenes, quick, tmp_path):
     """A refactoring must not change these."""
     fit(scenes, replace(quick, epochs=2), tmp_path / "run", quiet=True)
-    lines = [
-        json.loads(line) for line in (tmp_path / "run" / "history.jsonl").read_text().splitlines()
-    ][1:]
+    lines = history(tmp_path / "run")[1:]
     assert [line["loss"] for line in lines] == pytest.approx(RECORDED, rel=1e-3)
 
 

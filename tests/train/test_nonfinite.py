@@ -1,6 +1,5 @@
 """Losses and gradients that are not finite."""
 
-import json
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -9,13 +8,13 @@ import pytest
 import torch
 
 from spml.errors import UserError
-from spml.model import load_model
+from spml.model import Classifier, load_model
 from spml.model.classifier import Forward
 from spml.runs.folder import read_checkpoint
 from spml.train import fit
 from spml.train.device import Processes
-from spml.train.linear_init import LinearInit
 from spml.train.step import LossWatch, Step, all_finite
+from tests.conftest import history, refused
 from tests.train.settings import resolved
 
 STEPS = 4  # in an epoch: 128 items in batches of 32
@@ -31,10 +30,6 @@ def train(scenes, quick, tmp_path):
         return fit(scenes, settings, tmp_path / "run", options=options, quiet=True)
 
     return run
-
-
-def history(run):
-    return [json.loads(line) for line in (run / "history.jsonl").read_text().splitlines()]
 
 
 def finite(run):
@@ -57,7 +52,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_and_names_the_step(train, quick,
 
 
 def test_such_a_run_can_be_resumed_with_on_nan_skip(scenes, quick, tmp_path, train):
-    with pytest.raises(UserError, match="--on-nan skip"):
+    with refused("--on-nan skip"):
         train("broken", SIXTH)
     settings = replace(quick, method="tests.faults.methods:broken", on_nan="skip")
     fit(scenes, settings, tmp_path / "run", options=SIXTH, quiet=True, resume=True)
@@ -71,15 +66,12 @@ def test_the_bar_shows_the_last_known_loss(train, monkeypatch):
     )
     result = train("broken", {"step": -1}, epochs=1)
     losses = [loss for loss in shown if loss is not None]
-    assert (
-        len(losses) == STEPS
-        and all(isinstance(loss, float) for loss in losses)
-        and result["epochs"] == 1
-    )
+    assert len(losses) == STEPS and all(isinstance(loss, float) for loss in losses)
+    assert result["epochs"] == 1
 
 
 def test_a_run_that_fails_in_its_first_epoch_leaves_no_files(train, tmp_path):
-    with pytest.raises(UserError, match="epoch 1, batch 3"):
+    with refused("epoch 1, batch 3"):
         train("broken", {"step": 3})
     assert not (tmp_path / "run").exists()
 
@@ -109,7 +101,7 @@ def test_skipped_batches_do_not_count_in_the_loss_of_an_epoch(train, tmp_path, m
 
 def test_an_epoch_without_any_finite_loss_ends_the_run(scenes, quick, tmp_path):
     settings = replace(quick, method="tests.train.test_nonfinite:never_finite", on_nan="skip")
-    with pytest.raises(UserError, match="no batch of epoch 1 had a finite loss; try"):
+    with refused("no batch of epoch 1 had a finite loss; try"):
         fit(scenes, settings, tmp_path / "run", quiet=True)
 
 
@@ -140,7 +132,7 @@ def test_skipped_logits_reach_neither_method_nor_batch_norm(train, tmp_path, bli
 
 
 def test_logits_that_are_nan_end_the_run(train, tmp_path, blinded):
-    with pytest.raises(UserError, match="loss is nan in epoch 2, batch 2: logits from nan to nan"):
+    with refused("loss is nan in epoch 2, batch 2: logits from nan to nan"):
         train("broken", {})
     assert finite(tmp_path / "run")["epoch"] == 1
 
@@ -169,31 +161,27 @@ def test_no_nan_reaches_a_method(which):
 
 
 def test_a_gradient_that_is_nan_is_found_before_a_checkpoint_is_written(train, tmp_path):
-    with pytest.raises(
-        UserError, match="weights are not finite after epoch 2, batch 2, although its loss was; try"
-    ):
+    with refused("weights are not finite after epoch 2, batch 2, although its loss was; try"):
         train("broken_gradient", SIXTH, checkpoint_minutes=1e-9)
     state = finite(tmp_path / "run")
     assert (state["epoch"], state["within"]["step"]) == (1, 1)
 
 
 def test_a_gradient_that_is_nan_in_the_last_batch_is_found_before_validation(train, tmp_path):
-    with pytest.raises(UserError, match="weights are not finite after epoch 2, batch 4"):
+    with refused("weights are not finite after epoch 2, batch 4"):
         train("broken_gradient", {"step": 8})
     assert finite(tmp_path / "run")["epoch"] == 1
 
 
 def test_a_gradient_that_is_nan_is_found_by_the_next_loss(train, tmp_path):
-    with pytest.raises(UserError, match="loss is nan in epoch 2, batch 3: logits from nan"):
+    with refused("loss is nan in epoch 2, batch 3: logits from nan"):
         train("broken_gradient", SIXTH)
     assert finite(tmp_path / "run")["epoch"] == 1
 
 
 @pytest.mark.parametrize("method", ["broken", "broken_gradient"])
 def test_linear_init_checks_losses_too(train, tmp_path, method):
-    with pytest.raises(
-        UserError, match=r"(loss is nan in|not finite after) linear init, epoch 2, batch [23]"
-    ):
+    with refused(r"(loss is nan in|not finite after) linear init, epoch 2, batch [23]"):
         train(method, SIXTH, linear_init=2)
     assert not (tmp_path / "run").exists()
     train(method, SIXTH, linear_init=2, on_nan="skip")
@@ -202,14 +190,15 @@ def test_linear_init_checks_losses_too(train, tmp_path, method):
 
 
 def test_features_that_are_nan_reach_no_method_in_linear_init(train, tmp_path, monkeypatch):
-    extract = LinearInit._extract
+    features, holes = Classifier.features, []
 
-    def with_a_hole(self, feed, what):
-        features = extract(self, feed, what)
-        features[0] = float("nan") if what == "training features" else features[0]
-        return features
+    def with_a_hole(self, x):
+        output = features(self, x)
+        if len(x) == 32 and not holes:  # the first batch whose features are extracted
+            holes.append(output[0].fill_(float("nan")))
+        return output
 
-    monkeypatch.setattr(LinearInit, "_extract", with_a_hole)
+    monkeypatch.setattr(Classifier, "features", with_a_hole)
     train("broken", {}, linear_init=1, on_nan="skip")
     assert history(tmp_path / "run")[0]["linear_init"]["skipped"] == 1
     state = finite(tmp_path / "run")["method"]
@@ -224,17 +213,14 @@ def test_losses_in_flight_are_checked_before_a_checkpoint():
         watch.in_flight.append(
             (event, torch.tensor([loss, -1.0, 2.0]), np.array([7, 3]), f"step {number}")
         )
-    with pytest.raises(
-        UserError,
-        match=r"loss is nan in step 2: logits from -1 to 2, rows 7, 3 of the training split",
-    ):
+    with refused(r"loss is nan in step 2: logits from -1 to 2, rows 7, 3 of the training split"):
         watch.finish()
     assert len(waited) == 2
 
 
 @pytest.mark.parametrize(("count", "message"), [(16, "14, 15 of the"), (17, "14, 15, ... of the")])
 def test_a_long_list_of_rows_is_shortened(count, message):
-    with pytest.raises(UserError, match=message):
+    with refused(message):
         LossWatch(torch.nn.Linear(2, 2)).add(
             torch.tensor(float("inf")), torch.zeros(2, 2), np.arange(count), "step 1"
         )

@@ -8,11 +8,17 @@ import torch
 from spml import losses
 from spml.data import LabelTable, load
 from spml.data.experiment import Experiment
-from spml.errors import UserError
-from spml.runs.settings import Resolved
 from spml.train import Settings
 from spml.train.resolve import COMPILE_FROM, method_options, resolve
+from tests.conftest import refused
 from tests.train.settings import experiment
+
+VECTORS = experiment("mine.npz", np.zeros((3, 5), np.float32))
+
+
+def has(settings, **expected):
+    """Assert these values of resolved settings."""
+    assert {name: getattr(settings, name) for name in expected} == expected
 
 
 @pytest.fixture(scope="module")
@@ -22,13 +28,8 @@ def digits():
 
 def test_digits_use_the_tiny_backbone_at_their_own_size(digits):
     settings = resolve(Settings(), digits)
-    assert (settings.backbone, settings.weights, settings.size, settings.flip) == (
-        "tiny",
-        "none",
-        digits.observed.x.shape[-1],
-        False,
-    )
-    assert settings.selection == "complete"
+    size = digits.observed.x.shape[-1]
+    has(settings, backbone="tiny", weights="none", size=size, flip=False, selection="complete")
 
 
 DATA = {
@@ -62,11 +63,8 @@ def test_nothing_is_left_undecided(digits, data, asked):
     if data == "features" and asked in ("crop", "linear init", "rates of linear init"):
         return
     settings = resolve(Settings(**ASKED[asked]), own)
-    open_fields = [
-        field.name for field in fields(Resolved) if getattr(settings, field.name) is None
-    ]
-    assert not open_fields
-    assert all(getattr(settings, name) == value for name, value in ASKED[asked].items())
+    assert not [name for name, value in vars(settings).items() if value is None]
+    has(settings, **ASKED[asked])
 
 
 @pytest.mark.parametrize("asked", ASKED)
@@ -80,31 +78,20 @@ def test_config_records_what_is_off_or_depends_on_the_machine_as_null(digits, as
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("voc", (8, 8, 1e-5)),
-        ("coco", (8, 16, 1e-5)),
-        ("nuswide", (10, 16, 1e-5)),
-        ("cub", (10, 8, 5e-5)),
-    ],
+    ("name", "epochs", "batch", "lr"),
+    [("voc", 8, 8, 1e-5), ("coco", 8, 16, 1e-5), ("nuswide", 10, 16, 1e-5), ("cub", 10, 8, 5e-5)],
 )
-def test_benchmarks_use_the_protocol_of_the_paper(name, expected):
+def test_benchmarks_use_the_protocol_of_the_paper(name, epochs, batch, lr):
     settings = resolve(Settings(method="an"), experiment(name))
-    assert (settings.epochs, settings.batch_size, settings.lr) == expected
-    assert (settings.backbone, settings.weights, settings.size, settings.head_lr) == (
-        "resnet50",
-        "pretrained",
-        448,
-        10,
-    )
-    assert settings.flip and settings.optimizer == "adam" and settings.weight_decay == 0
-    assert (settings.observe_seed, settings.split_seed) == (1200, 1200)
+    has(settings, epochs=epochs, batch_size=batch, lr=lr, head_lr=10, optimizer="adam")
+    has(settings, backbone="resnet50", weights="pretrained", size=448, flip=True, weight_decay=0)
+    has(settings, observe_seed=1200, split_seed=1200)
 
 
 def test_pictures_of_a_user_have_their_own_defaults():
     settings = resolve(Settings(), experiment("mine.csv"))
-    assert (settings.method, settings.backbone) == ("auto", "tf_efficientnet_lite0")
-    assert (settings.epochs, settings.batch_size, settings.size) == (10, 16, 448)
+    has(settings, method="auto", backbone="tf_efficientnet_lite0")
+    has(settings, epochs=10, batch_size=16, size=448)
 
 
 @pytest.mark.parametrize(("items", "lr"), [(10, 1.5e-4), (1200, 1e-4), (9000, 5e-5)])
@@ -135,50 +122,31 @@ def test_digits_rates_fit_the_head(digits, method, rates):
 
 
 def test_features_use_a_linear_model():
-    settings = resolve(Settings(), experiment("mine.npz", np.zeros((3, 5), np.float32)))
-    assert (settings.backbone, settings.weights, settings.selection) == (
-        "linear",
-        "none",
-        "observed",
-    )
-    assert (settings.epochs, settings.lr, settings.head_lr) == (30, 2e-4, 10)
-    assert settings.flip is False and settings.size == 0
+    settings = resolve(Settings(), VECTORS)
+    has(settings, backbone="linear", weights="none", selection="observed", flip=False, size=0)
+    has(settings, epochs=30, lr=2e-4, head_lr=10)
 
 
 @pytest.mark.parametrize(("items", "size"), [(3, 16), (2000, 40), (90_000, 128)])
 def test_an_epoch_of_features_has_fifty_steps_within_bounds(items, size):
-    own = experiment("mine.npz", np.zeros((3, 5), np.float32))
+    own = VECTORS
     assert resolve(Settings(), replace(own, train_rows=np.arange(items))).batch_size == size
 
 
 @pytest.mark.parametrize("explicit", [{"size": 32}, {"flip": True}, {"crop": 0.5}])
 def test_settings_of_pictures_are_refused_for_features(explicit):
-    with pytest.raises(
-        UserError,
-        match=f"^{next(iter(explicit))} is for pictures, but the data are feature vectors",
-    ):
-        resolve(Settings(**explicit), experiment("mine.npz", np.zeros((3, 5), np.float32)))
-    assert (
-        resolve(Settings(flip=False), experiment("mine.npz", np.zeros((3, 5), np.float32))).flip
-        is False
-    )
+    with refused(f"^{next(iter(explicit))} is for pictures, but the data are feature vectors"):
+        resolve(Settings(**explicit), VECTORS)
+    assert resolve(Settings(flip=False), VECTORS).flip is False
 
 
 def test_arrays_keep_their_size_and_the_method_chooses_the_head():
     own = experiment("mine.npz", np.zeros((3, 3, 8, 8), np.uint8))
     settings = resolve(Settings(method="boostlu"), own)
-    assert (settings.backbone, settings.size, settings.head, settings.flip) == (
-        "tf_efficientnet_lite0",
-        8,
-        "boostlu",
-        True,
-    )
+    has(settings, backbone="tf_efficientnet_lite0", size=8, head="boostlu", flip=True)
     assert resolve(Settings(method="boostlu", head="query"), own).head == "query"
     assert resolve(Settings(method="smile"), own).head == "query-normal:128"
-    assert (
-        resolve(Settings(method="smile"), experiment("mine.npz", np.zeros((3, 5), np.float32))).head
-        == "linear"
-    )
+    assert resolve(Settings(method="smile"), VECTORS).head == "linear"
 
 
 def test_arrays_that_are_not_square_use_their_longer_side():
@@ -208,22 +176,12 @@ def test_a_long_run_on_one_gpu_is_compiled(fewer, how):
 
 
 def test_explicit_settings_are_not_changed():
-    explicit = Settings(
-        backbone="tiny",
-        accelerator="cpu",
-        size=32,
-        epochs=2,
-        batch_size=3,
-        lr=0.5,
-        flip=False,
-        weights="none",
-        head="linear",
-        head_lr=3.0,
-    )
+    network = {"backbone": "tiny", "weights": "none", "size": 32, "head": "linear", "head_lr": 3.0}
+    rest = {"epochs": 2, "batch_size": 3, "lr": 0.5, "flip": False, "accelerator": "cpu"}
+    explicit = Settings(**network, **rest)
     settings = resolve(explicit, experiment("voc"))
     stays = {name: value for name, value in vars(explicit).items() if value is not None}
-    assert {name: getattr(settings, name) for name in stays} == {**stays, "compile": "none"}
-    assert settings.selection == "observed"
+    has(settings, **{**stays, "compile": "none", "selection": "observed"})
 
 
 ABOVE_0 = ("epochs", "batch_size", "lr", "head_lr", "size", "linear_lr", "linear_batch_size")
@@ -237,7 +195,7 @@ def test_impossible_values_are_refused(digits, name):
         if value == 0 and name in NOT_NEGATIVE:
             assert getattr(resolve(Settings(**{name: value}), digits), name) == 0
         elif value == value or name not in ("seed", "linear_init"):  # integers have no NaN
-            with pytest.raises(UserError, match=f"^{name} must"):
+            with refused(f"^{name} must"):
                 resolve(Settings(**{name: value}), digits)
 
 
@@ -253,14 +211,14 @@ def test_numbers_of_numpy_become_plain_numbers(digits):
 
 @pytest.mark.parametrize("value", [np.zeros(3), (np.zeros(3), np.ones(3)), torch.ones(2)], ids=str)
 def test_options_that_json_cannot_store_are_refused(value):
-    with pytest.raises(UserError, match=r"option w cannot be stored in config.json; use .* lists"):
+    with refused(r"option w cannot be stored in config.json; use .* lists"):
         method_options("gr", "digits", {"w": value})
 
 
 def test_labels_that_choose_the_epoch_must_exist():
-    with pytest.raises(UserError, match="needs complete validation labels, which these data lack"):
+    with refused("needs complete validation labels, which these data lack; use .observed."):
         resolve(Settings(selection="complete"), experiment("mine.csv"))
-    with pytest.raises(UserError, match="selection must be 'complete' or 'observed', not 'all'"):
+    with refused("selection must be 'complete' or 'observed', not 'all'"):
         resolve(Settings(selection="all"), experiment("mine.csv"))
 
 

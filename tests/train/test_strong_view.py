@@ -8,7 +8,7 @@ import torch
 from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional as tv
 
-from spml.train import strong_view as strong
+from spml.train import augment as strong
 
 
 @pytest.fixture(scope="module")
@@ -112,28 +112,40 @@ def test_colours_are_jittered_within_bounds_and_in_any_order(pictures, monkeypat
         ("hue", 0, 0.1),
     ):
         off = [amount - middle for called, amount in calls if called == name]
-        assert (
-            len(off) == 200
-            and max(map(abs, off)) <= bound
-            and min(off) < -0.9 * bound
-            and max(off) > 0.9 * bound
-        )
+        assert len(off) == 200 and max(map(abs, off)) <= bound and min(off) < -0.9 * bound
+        assert max(off) > 0.9 * bound
     assert len({tuple(name for name, _ in calls[i : i + 4]) for i in range(0, 800, 4)}) == 24
 
 
+class Noting:
+    """A generator that notes its draws."""
+
+    def __init__(self, seed):
+        self.random_numbers, self.draws = np.random.default_rng(seed), []
+
+    def __getattr__(self, name):
+        self.draws.append(name)
+        return getattr(self.random_numbers, name)
+
+
 def test_transforms_have_their_frequency_and_order(pictures, monkeypatch):
-    calls = []
-    for name in ("_cut_out", "_operation", "_jittered"):
-        monkeypatch.setattr(strong, name, lambda x, random, name=name: calls.append(name) or x)
-    monkeypatch.setattr(
-        tv, "rgb_to_grayscale", lambda x, num_output_channels: calls.append("grey") or x
-    )
+    def grey(x, num_output_channels):
+        random.draws.append("grey")
+        return x
+
+    monkeypatch.setattr(tv, "rgb_to_grayscale", grey)
     runs = []
     for seed in range(1000):
-        calls.clear()
-        strong._one(pictures[0], np.random.default_rng(seed))
-        runs.append(tuple(calls))
-    assert {run[:3] for run in runs} == {("_cut_out", "_operation", "_operation")}
-    assert {run[3:] for run in runs} == {(), ("grey",), ("_jittered",), ("_jittered", "grey")}
-    assert abs(np.mean(["_jittered" in run for run in runs]) - 0.8) < 0.04
+        random = Noting(seed)
+        strong._one(pictures[0], random)
+        runs.append(tuple(random.draws))
+    square, operation, jitter = (
+        ("integers",) * 2,
+        ("choice", "integers"),
+        ("uniform", "permutation"),
+    )
+    assert {run[:6] for run in runs} == {square + operation * 2}
+    ends = [("random", *some, "random", *last) for some in ((), jitter) for last in ((), ("grey",))]
+    assert {run[6:] for run in runs} == set(ends)
+    assert abs(np.mean(["uniform" in run for run in runs]) - 0.8) < 0.04
     assert abs(np.mean(["grey" in run for run in runs]) - 0.2) < 0.04

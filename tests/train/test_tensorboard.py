@@ -1,12 +1,10 @@
-import json
 from dataclasses import replace
 
 import pytest
 
-from spml.errors import UserError
+from spml.files import read_json
 from spml.train import fit
-from spml.train.loop import Training
-from tests.conftest import contents, outcome
+from tests.conftest import contents, failing, history, outcome, refused
 
 pytest.importorskip("tensorboard")
 
@@ -24,8 +22,8 @@ def scalars(run):
 
 
 def expected(run):
-    lines = [json.loads(line) for line in (run / "history.jsonl").read_text().splitlines()]
-    result = json.loads((run / "result.json").read_text())
+    lines = history(run)
+    result = read_json(run / "result.json")
     known = {
         (name, line["epoch"]): value
         for line in lines
@@ -59,22 +57,13 @@ def test_every_number_of_the_history_is_written_once(scenes, quick, finished, tm
     assert own == contents(finished)
 
 
-def test_a_resumed_run_writes_nothing_twice(scenes, quick, tmp_path, monkeypatch):
-    train = Training._train_epoch
-
-    def interrupted(self, epoch):
-        if epoch == 3:
-            raise KeyboardInterrupt
-        train(self, epoch)
-
-    monkeypatch.setattr(Training, "_train_epoch", interrupted)
-    with pytest.raises(KeyboardInterrupt):
+def test_a_resumed_run_writes_nothing_twice(scenes, quick, tmp_path):
+    with failing(3):
         fit(scenes, quick, tmp_path / "run", quiet=True, tensorboard=True)
     assert ("loss", 2) in scalars(tmp_path / "run")
-    monkeypatch.undo()
     fit(scenes, quick, tmp_path / "run", quiet=True, tensorboard=True, resume=True)
     check(tmp_path / "run")
-    with pytest.raises(UserError, match="already holds a run"):
+    with refused("already holds a run"):
         fit(scenes, quick, tmp_path / "run", quiet=True, tensorboard=True)
     fit(scenes, replace(quick, epochs=1), tmp_path / "run", quiet=True, overwrite=True)
     assert not (tmp_path / "run" / "tensorboard").exists()
@@ -83,7 +72,7 @@ def test_a_resumed_run_writes_nothing_twice(scenes, quick, tmp_path, monkeypatch
 def test_without_the_package_the_error_is_one_line_and_nothing_is_written(
     scenes, quick, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("spml.train.tensorboard.find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"pip install -e '.\[tensorboard\]'"):
+    monkeypatch.setattr("spml.train.display.find_spec", lambda name: None)
+    with refused(r"pip install -e '.\[tensorboard\]'"):
         fit(scenes, quick, tmp_path / "run", quiet=True, tensorboard=True)
     assert not (tmp_path / "run").exists()

@@ -31,31 +31,19 @@ PACKAGED = {
 
 @dataclass(frozen=True)
 class Backbone:
-    """A network and its properties.
+    """A network and its properties."""
 
-    Attributes:
-        network: maps normalised pictures (B, 3, H, W) to (B, channels, h, w), or features to
-            features.
-        channels: number of output channels.
-        mean: mean of its inputs per channel, for pictures in 0..1; empty for features.
-        std: standard deviation of its inputs, likewise.
-        note: how its weights were loaded.
-    """
-
-    network: nn.Module
+    network: nn.Module  # pictures (B, 3, H, W) to (B, channels, h, w), or features to features
     channels: int
-    mean: tuple[float, ...]
+    mean: tuple[float, ...]  # of its inputs by channel, for pictures in 0..1; empty for features
     std: tuple[float, ...]
-    note: str = ""
+    note: str = ""  # how its weights were loaded
 
 
 def build_backbone(name: str, weights: str, features: int | None = None) -> Backbone:
-    """Build the backbone of that name.
+    """Build "tiny", "linear" (for vectors of `features` numbers) or a timm model.
 
-    Args:
-        name: "tiny", "linear" or a timm model.
-        weights: "none", "pretrained" or a file (.safetensors, or .pth with tensors only).
-        features: length of the feature vectors, for "linear".
+    `weights` is "none", "pretrained" or a file (.safetensors, or .pth with tensors only).
     """
     if name == "linear":
         if features is None:

@@ -74,11 +74,7 @@ class Calibration(nn.Module):
 
 
 class Lines:
-    """`Calibration` for numpy arrays, in float64.
-
-    Args:
-        knots: as `Calibration` takes them.
-    """
+    """`Calibration` for numpy arrays, in float64."""
 
     def __init__(self, knots: Knots) -> None:
         most = max(len(x) for x, _ in knots)

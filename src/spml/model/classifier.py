@@ -83,11 +83,6 @@ class Classifier(nn.Module):
     """Logits of pictures (uint8, or floats in 0..255) or of feature vectors.
 
     The mean and scale of the inputs are buffers of the module.
-
-    Args:
-        backbone: returns a feature map, or the feature vectors themselves.
-        num_classes: number of logits.
-        head: a name in `HEADS`.
     """
 
     mean: Tensor
@@ -117,15 +112,7 @@ class Classifier(nn.Module):
         features: int | None = None,
         head: str = "linear",
     ) -> Classifier:
-        """Build a classifier by the name of its backbone.
-
-        Args:
-            backbone: "tiny", "linear" or a timm model.
-            num_classes: number of logits.
-            weights: "none", "pretrained" or a file.
-            features: length of the feature vectors, for "linear".
-            head: a name in `HEADS`.
-        """
+        """Build a classifier by the name of its backbone."""
         model = cls(build_backbone(backbone, weights, features), num_classes, head)
         if features is not None and not model.head.takes_vectors:
             raise UserError(
@@ -186,20 +173,14 @@ class Classifier(nn.Module):
         """Return the head's input: pooled features (B, channels), or those of each position."""
         if self.head.per_position and self.head.takes_vectors and features.ndim == 2:
             return features[:, None]
-        if self.head.per_position:
-            positions = self.positions(features)
-            if positions.ndim == 3:
-                return positions
-            raise UserError(
-                f"this backbone gives {tuple(features.shape)}, which is no feature map; "
-                "give --head linear or another --backbone"
-            )
-        pooled = self.pool(features)
-        if pooled.ndim == 2:
-            return pooled
-        raise UserError(
-            f"this backbone gives {tuple(features.shape)}, which cannot be pooled; choose another"
-        )
+        per_position = self.head.per_position
+        inputs = self.positions(features) if per_position else self.pool(features)
+        if inputs.ndim == (3 if per_position else 2):
+            return inputs
+        wrong = "cannot be pooled; choose another"
+        if per_position:
+            wrong = "is no feature map; give --head linear or another --backbone"
+        raise UserError(f"this backbone gives {tuple(features.shape)}, which {wrong}")
 
     def detailed(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Return logits, and the features for a method that needs them.
@@ -242,12 +223,7 @@ class Classifier(nn.Module):
 
 
 class Forward:
-    """The forward pass of a training step; `graphs.FastForward` replays or compiles it.
-
-    Args:
-        wrapped: the classifier as Fabric wraps it.
-        detailed: also return features.
-    """
+    """The forward pass of a training step; `graphs.FastForward` replays or compiles it."""
 
     how = "none"
 

@@ -24,12 +24,9 @@ Recorded = TypeVar("Recorded")
 def attempt(
     record: Callable[[], Recorded], report: Report | None, *, module: nn.Module | None = None
 ) -> Recorded | None:
-    """Return the recording, or None if it fails.
+    """Return the recording, or None if it fails; `report` then receives the reason.
 
-    Args:
-        record: makes the recording.
-        report: receives the reason of a failure.
-        module: runs while it is recorded; its buffers are restored, its gradients removed.
+    The module runs while it is recorded: its buffers are restored, and its gradients removed.
     """
     buffers = [] if module is None else [buffer.clone() for buffer in module.buffers()]
     try:
@@ -51,14 +48,6 @@ class FastForward(Forward):
 
     A graph or compiled step serves batches of one shape, that of the first batch. Other batches,
     such as the last of an epoch, run as they are.
-
-    Args:
-        wrapped: the classifier as Fabric wraps it.
-        classifier: the classifier itself.
-        how: none, graphs or compile.
-        precision: Fabric's name of it.
-        detailed: also return features.
-        report: receives lines on recording.
     """
 
     def __init__(
@@ -168,12 +157,6 @@ class Replayed:
 
     Threads that decode compete for the GIL and the processor with the thread that launches the
     model's kernels, hundreds per batch. A replay is a single launch.
-
-    Args:
-        score: maps a batch on the device to its scores.
-        device: only a GPU records.
-        report: receives the reason if recording fails; the scores are then computed as usual.
-        record: records a function for batches of one shape.
     """
 
     def __init__(

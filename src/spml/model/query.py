@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -65,24 +65,23 @@ class QueryHead(nn.Module):
 
     def labels(self, positions: Tensor) -> Tensor:
         """Return the embedding of each class: (B, classes, width)."""
-        positions = self.encoder(positions, positions)
-        embeddings = self.queries.expand(positions.shape[0], -1, -1)
-        for layer in self.decoder:
-            embeddings = layer(embeddings, positions)
-        return embeddings
+        return self._decoded(self.encoder(positions, positions), DECODERS)
 
     def attention(self, positions: Tensor) -> Tensor:
         """Return the last layer's attention (B, classes, positions); each class sums to 1."""
         positions = self.encoder(positions, positions)
-        embeddings = self.queries.expand(positions.shape[0], -1, -1)
-        for layer in self.decoder[:-1]:
-            embeddings = layer(embeddings, positions)
-        last = self.decoder[-1]
-        assert isinstance(last, Layer)
+        last: Any = self.decoder[-1]
         weights: Tensor = last.attention(
-            embeddings, positions, positions, average_attn_weights=True
+            self._decoded(positions, DECODERS - 1), positions, positions
         )[1]
         return weights
+
+    def _decoded(self, positions: Tensor, layers: int) -> Tensor:
+        """Return the embedding of each class after the first layers of the decoder."""
+        embeddings = self.queries.expand(positions.shape[0], -1, -1)
+        for layer in self.decoder[:layers]:
+            embeddings = layer(embeddings, positions)
+        return embeddings
 
     def detailed(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Return logits, and the embedding of each label (B, classes, width)."""

@@ -47,15 +47,10 @@ def tagged(logits: Values, thresholds: npt.ArrayLike) -> Mask:
 
 @dataclass(frozen=True, eq=False)
 class TagRule:
-    """The tag rule of one model.
+    """The tag rule of one model."""
 
-    Attributes:
-        thresholds: one per class, on the calibrated probability.
-        knots: of the calibration; None if the model is not calibrated.
-    """
-
-    thresholds: Array
-    knots: Knots | None = None
+    thresholds: Array  # one per class, on the calibrated probability
+    knots: Knots | None = None  # None: not calibrated
 
     @cached_property
     def _lines(self) -> Lines | None:
@@ -149,10 +144,7 @@ def load_model(folder: str | Path) -> tuple[Classifier, ModelInfo]:
 
 
 def check_weights(folder: Path) -> None:
-    """Raise UserError if the file of weights is missing, truncated or changed.
-
-    The model is not built.
-    """
+    """Raise UserError if the file of weights is missing or changed; the model is not built."""
     _tensors(_at(folder) / WEIGHTS)
 
 
@@ -174,11 +166,6 @@ def _misfit(error: RuntimeError) -> str:
     """The first reason in torch's message on tensors that do not fit."""
     lines = [line.strip() for line in str(error).splitlines()]
     return (lines[1] if len(lines) > 1 else lines[0]).rstrip(".")[:150]
-
-
-def read_info(folder: Path) -> ModelInfo:
-    """The description alone, of the model in a run folder or its `best`."""
-    return _read_info(_at(folder) / INFO)
 
 
 def write_info(folder: Path, info: ModelInfo) -> None:
@@ -209,7 +196,9 @@ def _checksum(path: Path) -> str | None:
         return (file.metadata() or {}).get(CHECKSUM)
 
 
-def _read_info(path: Path) -> ModelInfo:
+def read_info(folder: Path) -> ModelInfo:
+    """The description alone, of the model in a run folder or its `best`."""
+    path = _at(folder) / INFO
     if not path.is_file():
         why = f"no {path.name}" if path.parent.is_dir() else "it is not a folder"
         raise UserError(f"{path.parent}: no model here ({why}); give the folder of a finished run")

@@ -73,14 +73,10 @@ class Claim(ExitStack):
 
 @dataclass(frozen=True)
 class RunFolder:
-    """Writer of a run folder; each file is complete or absent.
-
-    Attributes:
-        path: Path of the folder.
-        claim: Lock of the run, on config.json, which exists as long as the run does.
-    """
+    """Writer of a run folder; each file is complete or absent."""
 
     path: Path
+    # on config.json, which exists as long as the run does
     claim: Claim = field(default_factory=Claim, compare=False)
 
     @property
@@ -100,11 +96,8 @@ class RunFolder:
 
     @property
     def _aside(self) -> Path:
-        """Folder of the run to be replaced, until the new run has a checkpoint.
-
-        It is inside the run folder, which may be a link, a mount point, or the only folder with
-        write access.
-        """
+        """Folder of the run to be replaced, until the new run has a checkpoint."""
+        # inside the run folder, which may be a link, a mount point, or alone writable
         return self.path / ".replaced"
 
     @property
@@ -120,8 +113,10 @@ class RunFolder:
         self._remove_parts()
         exists = (self.path / names.CONFIG).exists()
         if exists and resume:
-            self._check_same(config)
-            self._note_places(config)
+            stored = read_json(self.path / names.CONFIG)
+            if other := settings.mismatch(stored, config):
+                raise self._begun_with(other)
+            self._note_places(stored, config)
             return True
         if exists and not overwrite:
             raise UserError(
@@ -276,19 +271,15 @@ class RunFolder:
         named = [self.path / name for name in (*names.FILES, *names.FOLDERS)]
         return [path for path in named if path.exists()] + sorted(self.path.glob(names.EVALUATIONS))
 
-    def _check_same(self, config: Record) -> None:
-        if other := settings.mismatch(read_json(self.path / names.CONFIG), config):
-            raise self._begun_with(other)
-
     def _begun_with(self, other: str) -> UserError:
         return UserError(
             f"{self.path} was begun with {other}; resume it with the same settings and data, or "
             "give another --out (or --overwrite, where the command has it)"
         )
 
-    def _note_places(self, config: Record) -> None:
+    def _note_places(self, stored: Record, config: Record) -> None:
         """Store where the data lie now; UserError if different data lie there."""
-        stored, now = read_json(self.path / names.CONFIG), settings.places(config)
+        now = settings.places(config)
         if all(stored.get(name) == place for name, place in now.items()):
             return
         if stored.get("sample_sha256") not in (None, config.get("sample_sha256")):

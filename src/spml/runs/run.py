@@ -30,19 +30,12 @@ def scores_name(split: Split, epoch: int) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Observed:
-    """The labels that training saw.
+    """The labels that training saw."""
 
-    Attributes:
-        train: Observed labels of the training rows.
-        val: Observed labels of the validation rows.
-        val_rows: Positions of the validation rows in the whole list.
-        sha256: Hash of the observed positives of the whole list.
-    """
-
-    train: Labels
-    val: Labels
-    val_rows: npt.NDArray[np.int64]
-    sha256: str
+    train: Labels  # of the training rows
+    val: Labels  # of the validation rows
+    val_rows: npt.NDArray[np.int64]  # in the whole list
+    sha256: str  # of the observed positives of the whole list
 
     @property
     def num_val(self) -> int:
@@ -58,13 +51,7 @@ class Observed:
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """Logits of the chosen epoch and the labels to compare them with.
-
-    Attributes:
-        split: "test" or "validation".
-        logits: Items by classes.
-        truth: 1, 0 (unknown) or -1, of the same shape.
-    """
+    """Logits of the chosen epoch and the labels to compare them with."""
 
     split: str
     logits: Logits
@@ -83,15 +70,10 @@ class Scored:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A run folder. Each file is read when it is first needed, checked, and kept.
-
-    Attributes:
-        folder: Path of the folder.
-        remedy: The remedy that the error about a damaged .npz file names.
-    """
+    """A run folder. Each file is read when it is first needed, checked, and kept."""
 
     folder: Path
-    remedy: str = DAMAGED
+    remedy: str = DAMAGED  # in errors about a damaged .npz file
 
     @classmethod
     def read(cls, folder: Path) -> Run:

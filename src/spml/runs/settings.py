@@ -32,19 +32,12 @@ class Role(Enum):
 
 @dataclass(frozen=True)
 class Part:
-    """How a setting, or another entry of config.json, takes part in the identity of a run.
-
-    Attributes:
-        role: See `Role`.
-        place: The value contains a path. Resuming stores the current one.
-        resumable: A stopped run may resume with another value.
-        mismatch: How an error describes a different value, if the value itself says nothing.
-    """
+    """How a setting, or another entry of config.json, takes part in the identity of a run."""
 
     role: Role = Role.RESULT
-    place: bool = False
-    resumable: bool = False
-    mismatch: str = ""
+    place: bool = False  # the value contains a path; resuming stores the current one
+    resumable: bool = False  # a stopped run may resume with another value
+    mismatch: str = ""  # describes a different value, if the value itself says nothing
 
 
 PART = "part"  # key of a field's metadata; a field without it is Part()
@@ -159,10 +152,10 @@ class Settings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Resolved:
+class Resolved(Settings):
     """Settings with every decision made: no field is None. `spml.train.resolve.resolve` builds it.
 
-    Fields mean what they mean in `Settings`. Whatever is off has a value: crop 1.0 shows the whole
+    Whatever is off has a value: crop 1.0 shows the whole
     picture, patience_drop infinity never stops early, size 0 is that of feature vectors.
 
     Attributes:
@@ -171,7 +164,6 @@ class Resolved:
     """
 
     method: str
-    race_budget: float
     backbone: str
     weights: str
     size: int
@@ -180,29 +172,15 @@ class Resolved:
     batch_size: int
     lr: float
     head_lr: float
-    linear_init: int
     linear_lr: float
     linear_batch_size: int
-    optimizer: Literal["adam", "adamw", "adamax", "sgd"]
-    schedule: Literal["constant", "one-cycle"]
-    weight_decay: float
     flip: bool
     crop: float
-    frozen_norm: bool
-    ema: float
-    seed: int
-    observe_seed: int
-    split_seed: int
     selection: Selection
     patience_drop: float
     precision: str
-    accelerator: str
-    devices: int
-    nodes: int
     compile: Literal["none", "graphs", "compile"]
     eval_batch_size: int
-    on_nan: Literal["stop", "skip"]
-    checkpoint_minutes: float
     cache: Literal["none", "disk", "memory", "device"]
     cache_dir: Path
     unset: frozenset[str]
@@ -284,13 +262,8 @@ def defines_run(name: str) -> bool:
 
 def resume_key(config: Mapping[str, Any]) -> Config:
     """Return what a stopped run must resume with."""
-    return _without_paths(
-        {
-            name: value
-            for name, value in config.items()
-            if part(name).role in RECORDED and not part(name).resumable
-        }
-    )
+    entries = _with_roles(config, RECORDED)
+    return _without_paths({name: entries[name] for name in entries if not part(name).resumable})
 
 
 def mismatch(stored: Mapping[str, Any], config: Mapping[str, Any]) -> str | None:
@@ -329,7 +302,7 @@ def study_key(config: Mapping[str, Any]) -> Config:
 def portable(config: Mapping[str, Any]) -> Config:
     """Return the entries that mean the same on another machine."""
     return _with_weights_name(
-        {name: value for name, value in config.items() if part(name).role not in FOREIGN}
+        _with_roles(config, tuple(role for role in Role if role not in FOREIGN))
     )
 
 

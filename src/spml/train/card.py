@@ -27,16 +27,8 @@ SELECTION = {
 }
 OBSERVED = "an estimate from observed positives, which ranks epochs and is not a mAP"
 PROTOCOL = (
-    "size",
-    "epochs",
-    "batch_size",
-    "lr",
-    "head_lr",
-    "optimizer",
-    "schedule",
-    "weight_decay",
-    "flip",
-    "crop",
+    *("size", "epochs", "batch_size", "lr", "head_lr"),
+    *("optimizer", "schedule", "weight_decay", "flip", "crop"),
 )
 LOAD = """```python
 from pathlib import Path
@@ -48,15 +40,7 @@ PREDICT = "Or `spml predict RUN pictures/ --out tags.csv`, with the folder of th
 
 
 def write_card(run: Path, result: Mapping[str, Any] | None = None) -> Path:
-    """Write best/README.md from the files of a run; without timings, so that it is reproducible.
-
-    Args:
-        run: the run folder.
-        result: content of result.json, if it is not written yet.
-
-    Returns:
-        The path of the card.
-    """
+    """Write best/README.md from the files of a run; without timings, so that it is reproducible."""
     info = read_info(run)
     stored = Run(run)
     shown = json.loads(json.dumps((stored.result or {}) if result is None else result))
@@ -72,15 +56,7 @@ def card(
     counts: Counts | None,
     calibration: Mapping[str, Any],
 ) -> str:
-    """Return the Markdown of the card.
-
-    Args:
-        config: of the run.
-        result: of the run; empty if it is not finished.
-        info: of the model.
-        counts: of the training labels; None if they were not stored.
-        calibration: content of calibration.json; empty without one.
-    """
+    """Return the Markdown of the card."""
     method, data = str(config["method"]), plain(config["data"])
     parts = [
         _front_matter(info),
@@ -113,10 +89,9 @@ def _section(title: str, lines: list[str]) -> str:
 
 def _front_matter(info: ModelInfo) -> str:
     pictures = info.preprocessing["kind"] == "pictures"
-    lines = ["library_name: spml"]
-    if pictures:
-        lines.append("pipeline_tag: image-classification")
-    return "\n".join(["---", *lines, "tags:", "- multi-label", "- single-positive", "---"])
+    task = ["pipeline_tag: image-classification"] if pictures else []
+    lines = ["library_name: spml", *task, "tags:", "- multi-label", "- single-positive"]
+    return "\n".join(["---", *lines, "---"])
 
 
 def _data(config: Mapping[str, Any], info: ModelInfo, counts: Counts | None) -> list[str]:

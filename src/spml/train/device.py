@@ -7,7 +7,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -31,20 +31,8 @@ def uses_cuda(accelerator: str) -> bool:
     return accelerator in ("cuda", "gpu")
 
 
-def uses_cpu(accelerator: str) -> bool:
-    """Whether training runs on no accelerator that Lightning looks for."""
-    if accelerator == "auto":
-        return not (torch.cuda.is_available() or torch.backends.mps.is_available())
-    return accelerator == "cpu"
-
-
 def make_fabric(settings: Resolved, *, unused: bool) -> Any:
-    """Build Lightning's Fabric.
-
-    Args:
-        settings: of the run.
-        unused: some parameters may get no gradient in a step.
-    """
+    """Build Lightning's Fabric."""
     from lightning.fabric import Fabric
     from lightning.fabric.strategies.ddp import DDPStrategy
 
@@ -53,7 +41,9 @@ def make_fabric(settings: Resolved, *, unused: bool) -> Any:
     if uses_cuda(settings.accelerator):
         torch.set_float32_matmul_precision("high")  # for what is not in bfloat16 anyway
     precision: Any = settings.precision
-    if precision in HALF and uses_cpu(settings.accelerator):
+    gpu = torch.cuda.is_available() or torch.backends.mps.is_available()
+    on_cpu = settings.accelerator == "cpu" or (settings.accelerator == "auto" and not gpu)
+    if precision in HALF and on_cpu:
         # Lightning would use bfloat16, and the run would be recorded as float16
         raise UserError(
             f"--precision {precision} needs a GPU; on a CPU use 32-true, the default, or bf16-mixed"
@@ -124,13 +114,7 @@ def synchronised(model: Classifier) -> Classifier:
 
 @contextmanager
 def launch(fabric: Any, settings: Resolved, abandon: Callable[[], object]) -> Iterator[Processes]:
-    """Start the processes of a run, and yield them.
-
-    Args:
-        fabric: starts them.
-        settings: of the run.
-        abandon: called before a supervisor ends this process.
-    """
+    """Start the processes of a run, and yield them."""
     if settings.devices * settings.nodes == 1:
         fabric.launch()
         yield Processes(device=fabric.device)
@@ -149,11 +133,6 @@ class Processes:
 
     Every process calls the method with the whole batch, so that what the method counts, ranks or
     stores is the same in all processes, and the same as in a run of one process.
-
-    Args:
-        rank: of this process, from 0.
-        count: number of processes.
-        device: of this process.
     """
 
     def __init__(self, rank: int = 0, count: int = 1, device: torch.device | str = "cpu") -> None:
@@ -203,9 +182,6 @@ class Stop:
 
     The loss of the terminal counts as well. A signal that the program was started to ignore stays
     ignored.
-
-    Args:
-        processes: agree whether to stop.
     """
 
     def __init__(self, processes: Processes) -> None:
@@ -220,12 +196,7 @@ class Stop:
                     self._handlers[number] = signal.signal(number, self._note)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *details: object) -> None:
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,9 +25,8 @@ from spml.runs.folder import RunFolder
 from spml.runs.run import Run
 from spml.runs.settings import Resolved, Settings
 from spml.train.device import Processes, launch, make_fabric, out_of_memory, smallest_share
-from spml.train.display import Display
-from spml.train.job import Job, epoch_order
-from spml.train.loop import Training
+from spml.train.display import Display, TensorBoard, check_installed
+from spml.train.loop import Job, Training, epoch_order
 from spml.train.resolve import (
     AUTO,
     check_method,
@@ -39,9 +38,6 @@ from spml.train.resolve import (
     warmup_note,
 )
 from spml.train.state import seed_all
-
-if TYPE_CHECKING:
-    from spml.train.tensorboard import TensorBoard
 
 
 def fit(
@@ -80,8 +76,6 @@ def fit(
         The content of result.json.
     """
     if tensorboard:
-        from spml.train.tensorboard import check_installed
-
         check_installed()
     resolved = resolve(settings, experiment)
     if resolved.method == AUTO:
@@ -121,14 +115,13 @@ def fit(
             for note in notes:
                 display.line(note)
             owner, started = _Owner(run, processes, begun=resuming), time.perf_counter()
+            logger = TensorBoard(run.tensorboard) if tensorboard and processes.first else None
             with (
                 owner.abandoning(resolved, fabric.device),
                 _pictures(job, fabric, processes, display, cache) as pictures,
-                _loggers(run.tensorboard, tensorboard and processes.first) as loggers,
+                logger or nullcontext(),
             ):
-                training = Training(
-                    job, run, fabric, processes, display, pictures, loggers, started
-                )
+                training = Training(job, run, fabric, processes, display, pictures, logger, started)
                 if not resuming:
                     owner.begin(config, overwrite=overwrite)
                 processes.wait()
@@ -138,11 +131,7 @@ def fit(
 def build(
     experiment: Experiment, settings: Resolved, options: Mapping[str, Any]
 ) -> tuple[Job, list[str]]:
-    """Build the method and the model, and check each before anything is decoded or written.
-
-    Returns:
-        The job, and notes to print.
-    """
+    """Build the method and the model, and check each before anything is decoded or written."""
     name, items, classes = settings.method, len(experiment.train_rows), len(experiment.classes)
     chosen = method_options(name, experiment.name, options)
     notes = [memory_note(name, items, classes, chosen)]
@@ -207,13 +196,7 @@ def train_labels(experiment: Experiment, method: losses.Method, name: str) -> La
 
 
 class _Owner:
-    """Begins a run, and removes it again if it ends before its first checkpoint.
-
-    Args:
-        run: the run folder.
-        processes: of the run; the first owns the folder.
-        begun: an earlier process has begun it.
-    """
+    """Begins a run, and removes it again if it ends before its first checkpoint."""
 
     def __init__(self, run: RunFolder, processes: Processes, *, begun: bool) -> None:
         self.run, self.processes, self.begun = run, processes, begun
@@ -284,14 +267,3 @@ def open_pictures(
         background=background,
         first=[(val, range(len(val))), (train, order)],
     )
-
-
-@contextmanager
-def _loggers(folder: Path, tensorboard: bool) -> Iterator[list[TensorBoard]]:
-    if not tensorboard:
-        yield []
-        return
-    from spml.train.tensorboard import TensorBoard
-
-    with TensorBoard(folder) as logger:
-        yield [logger]

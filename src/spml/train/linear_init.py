@@ -33,14 +33,6 @@ class LinearInit:
     """Epochs of the head and the method; the backbone stays in evaluation mode.
 
     There is no augmentation.
-
-    Args:
-        model: its head is trained.
-        method: passes through these epochs as through all others, 1 to `linear_init`.
-        settings: of the run.
-        fabric: Lightning's Fabric, with the device and the precision.
-        display: shows size and progress.
-        stop: checked between batches; nothing is saved.
     """
 
     def __init__(

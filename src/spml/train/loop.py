@@ -3,54 +3,64 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from spml.data import LabelTable
+from spml import losses
+from spml.data import Experiment, LabelTable
 from spml.data.images.cache import Cache
 from spml.data.images.decode import channels_first
 from spml.data.images.loader import Feed, Rows
 from spml.errors import UserError
 from spml.keyed import key
-from spml.model import load_model, save_model
+from spml.model import Classifier, load_model, save_model
+from spml.model.classifier import Forward
 from spml.model.scoring import score_batches, validation_map
 from spml.runs import record
 from spml.runs.folder import RunFolder
 from spml.runs.run import scores_name
-from spml.train.average import WeightAverage
+from spml.runs.settings import Resolved
 from spml.train.card import write_card
 from spml.train.device import Processes, Stop, described, device_name, synchronised
-from spml.train.display import Display, epoch_text, headline, result_lines
-from spml.train.job import Job, epoch_order
-from spml.train.state import Checkpoints, Parts, Progress, Writer, seed_all
-from spml.train.step import ADVICE, Step, Updater, make_forward, optimizer_for, set_rates
-
-if TYPE_CHECKING:
-    from spml.train.tensorboard import TensorBoard
+from spml.train.display import Display, TensorBoard, epoch_text, headline, result_lines
+from spml.train.state import Checkpoints, Parts, Progress, WeightAverage, Writer, seed_all
+from spml.train.step import ADVICE, Step, Updater, optimizer_for, set_rates
 
 POLL = 10  # batches after which several processes agree whether to stop
 
 
-class Training:
-    """One run: `run` trains the job to its end.
+@dataclass(frozen=True)
+class Job:
+    """The parts of a run, built and checked; `labels` are those that the method learns from.
 
-    Args:
-        job: what to train.
-        run: the run folder.
-        fabric: Lightning's Fabric.
-        processes: of the run.
-        display: prints lines and progress.
-        cache: of decoded pictures; None decodes each time.
-        loggers: receive the history as well.
-        started: when the run started, by `time.perf_counter`.
+    Validation rows are scored from the epoch `validated_from` on; earlier ones cannot be selected.
     """
+
+    experiment: Experiment
+    settings: Resolved
+    options: dict[str, Any]
+    method: losses.Method
+    model: Classifier
+    labels: LabelTable
+    validated_from: int = 0
+    tested: bool = True
+
+
+def epoch_order(seed: int, epoch: int, items: int) -> Rows:
+    """Return the training rows in the order of an epoch."""
+    return np.random.default_rng((seed, epoch)).permutation(items)
+
+
+class Training:
+    """One run: `run` trains the job to its end."""
 
     def __init__(
         self,
@@ -60,13 +70,13 @@ class Training:
         processes: Processes,
         display: Display,
         cache: Cache | None,
-        loggers: Sequence[TensorBoard],
+        logger: TensorBoard | None,
         started: float,
     ) -> None:
         settings, experiment, device = job.settings, job.experiment, fabric.device
         self.job, self.settings, self.run_folder = job, settings, run
         self.fabric, self.processes, self.cache = fabric, processes, cache
-        self.display, self.loggers = display, loggers
+        self.display, self.logger = display, logger
         self.stop, self.progress = Stop(processes), Progress()
         self.writer = Writer(background=device.type == "cuda")
 
@@ -90,17 +100,19 @@ class Training:
         self.val = Feed(val, settings.size, cache=cache)
 
         self.precision = str(plugin.precision)
-        forward = make_forward(
-            self.model,
-            self.classifier,
-            settings,
-            precision=self.precision,
-            detailed="features" in self.method.needs,
-            report=display.line,
-        )
-        self.step = Step(forward, self.method, settings, processes)
+        self.step = Step(self._forward(), self.method, settings, processes)
         self.best_weights: dict[str, Tensor] = {}  # as written last
         self.scored = 0  # batches
+
+    def _forward(self) -> Forward:
+        """Return the forward pass of a step: as it is, or on a GPU recorded or compiled."""
+        detailed, how = "features" in self.method.needs, self.settings.compile
+        if how == "none":
+            return Forward(self.model, detailed=detailed)
+        from spml.model.graphs import FastForward
+
+        parts = self.model, self.classifier, how, self.precision
+        return FastForward(*parts, detailed=detailed, report=self.display.line)
 
     def run(self) -> dict[str, Any]:
         """Start or resume the run, train and test it; return the content of result.json."""
@@ -233,8 +245,8 @@ class Training:
         if logits is not None:
             self.run_folder.write_scores(scores_name("val", epoch), logits)
         self.run_folder.write_history(progress.history)
-        for logger in self.loggers:
-            logger.follow(progress.history)
+        if self.logger is not None:
+            self.logger.follow(progress.history)
         if epoch:
             self.display.line(epoch_text(line, selection, better))
 
@@ -280,9 +292,9 @@ class Training:
         result = record.result(*facts, machine, progress.spent)
         if self.processes.first:
             write_card(run.path, result)
-            for logger in self.loggers:
-                logger.follow(progress.history)
-                logger.finish(result)
+            if self.logger is not None:
+                self.logger.follow(progress.history)
+                self.logger.finish(result)
             run.write_result(result)
 
         last_best = len(self.val) > 0 and progress.best["epoch"] == self.settings.epochs > 1

@@ -219,15 +219,7 @@ def method_options(method: str, data: str, options: Mapping[str, Any]) -> dict[s
 def check_model(
     model: Classifier, method: losses.Method, example: Tensor, name: str, backbone: str
 ) -> None:
-    """Raise UserError for a size that the backbone, or features that the method, cannot use.
-
-    Args:
-        model: to be trained.
-        method: receives the features of the example, if it needs features.
-        example: one item as stored, (1, ...).
-        name: of the method.
-        backbone: its name.
-    """
+    """Raise UserError for a size that the backbone, or features that the method, cannot use."""
     if "views" in method.needs and example.ndim != 4:
         raise UserError(
             f"{name} needs views: two augmentations of a picture, and the data are feature vectors"
@@ -250,13 +242,7 @@ def check_model(
 
 
 def check_single_item(model: Classifier, example: Tensor, backbone: str) -> None:
-    """Raise UserError if batch norm cannot train on a batch of one item; the model is unchanged.
-
-    Args:
-        model: to be trained.
-        example: one item as stored, (1, ...).
-        backbone: its name.
-    """
+    """Raise UserError if batch norm cannot train on a batch of one item; the model is unchanged."""
     buffers = [buffer.clone() for buffer in model.buffers()]
     try:
         with torch.inference_mode():
@@ -310,14 +296,7 @@ def memory_note(name: str, items: int, classes: int, options: Mapping[str, Any])
 def warmup_note(
     method: losses.Method, name: str, options: Mapping[str, Any], epochs: int
 ) -> str | None:
-    """Warn if training ends before the warm-up of a method does.
-
-    Args:
-        method: built with the options.
-        name: its name.
-        options: with `warmup`, if the method has it.
-        epochs: of the run, or of its linear initialisation if that is longer.
-    """
+    """Warn if training ends before the warm-up of a method does."""
     warmup = options.get("warmup")
     if name not in losses.names() or not isinstance(warmup, int) or warmup < epochs:
         return None

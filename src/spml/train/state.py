@@ -8,12 +8,11 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
 from spml.errors import UserError
@@ -22,8 +21,54 @@ from spml.losses import Method
 from spml.model import Classifier
 from spml.runs.folder import RunFolder
 from spml.runs.settings import Resolved
-from spml.train.average import WeightAverage
 from spml.train.device import out_of_memory
+
+
+class WeightAverage:
+    """The exponential average of a model's parameters and floating-point buffers.
+
+    After step t the decay is min(decay, (1 + t) / (10 + t)), so that the initial weights are
+    forgotten within a few steps. Nothing here waits for the device.
+    """
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        self.decay, self.steps = decay, 0
+        named = model.state_dict().items()
+        self.live = {name: value for name, value in named if value.is_floating_point()}
+        self.average = {name: value.clone() for name, value in self.live.items()}
+
+    def restart(self) -> None:
+        """Forget the past: the average becomes the current weights."""
+        self.steps = 0
+        torch._foreach_copy_([*self.average.values()], [*self.live.values()])
+
+    def update(self) -> None:
+        """Include the weights after a training step."""
+        self.steps += 1
+        decay = min(self.decay, (1 + self.steps) / (10 + self.steps))
+        torch._foreach_lerp_([*self.average.values()], [*self.live.values()], 1 - decay)
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Give the model the averaged weights, in place, until the end of the block."""
+        live, average = [*self.live.values()], [*self.average.values()]
+        own = [value.clone() for value in live]
+        torch._foreach_copy_(live, average)
+        try:
+            yield
+        finally:
+            torch._foreach_copy_(live, own)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a checkpoint holds of the average."""
+        return {"steps": self.steps, "average": self.average}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore what `state_dict` returned."""
+        average: dict[str, Tensor] = state["average"]
+        self.steps = int(state["steps"])
+        for name, value in self.average.items():
+            value.copy_(average[name])
 
 
 @dataclass(frozen=True)
@@ -40,18 +85,11 @@ class Parts:
 
 @dataclass
 class Progress:
-    """How far a run has come.
-
-    Attributes:
-        history: one record per epoch.
-        best: epoch and validation figure of the best epoch so far.
-        within: counters of the current epoch; empty between epochs.
-        spent: images and seconds.
-    """
+    """How far a run has come."""
 
     history: list[dict[str, Any]] = field(default_factory=list)
-    best: dict[str, Any] = field(default_factory=dict)
-    within: dict[str, Any] = field(default_factory=dict)
+    best: dict[str, Any] = field(default_factory=dict)  # epoch and validation figure
+    within: dict[str, Any] = field(default_factory=dict)  # of the current epoch; empty in between
     spent: dict[str, Any] = field(
         default_factory=lambda: {"train_images": 0, "train_seconds": 0.0, "seconds": 0.0}
     )
@@ -63,13 +101,7 @@ class Progress:
         return bool(self.history[-1]["val_map"] < self.best["val_map"] - drop)
 
     def state(self, finished: int, parts: Parts, seconds: float) -> dict[str, Any]:
-        """Return the content of a checkpoint.
-
-        Args:
-            finished: number of finished epochs.
-            parts: what training has changed.
-            seconds: since this process started the run.
-        """
+        """Return the content of a checkpoint."""
         within = {**self.within, **random_state(parts.device)} if self.within else {}
         return {
             "epoch": finished,
@@ -106,15 +138,7 @@ class Progress:
 
 
 class Checkpoints:
-    """Saves a run in last.ckpt, after an epoch and within one, and restores it.
-
-    Args:
-        run: the run folder.
-        parts: what training changes.
-        writer: writes the file.
-        settings: of the run.
-        started: when the run started in this process, by `time.perf_counter`.
-    """
+    """Saves a run in last.ckpt, after an epoch and within one, and restores it."""
 
     def __init__(
         self, run: RunFolder, parts: Parts, writer: Writer, settings: Resolved, started: float
@@ -152,18 +176,15 @@ class Checkpoints:
 
 
 class Writer:
-    """Runs tasks in order, immediately or in a background thread.
+    """Runs tasks in order: at once, or in a background thread, so that no step waits for the disk.
 
-    Args:
-        background: use a thread, so that training does not wait for the disk. What a task writes
-            must then be a copy.
+    After a task has failed, no later one runs, since it may depend on that one.
     """
 
     def __init__(self, background: bool) -> None:
         self.background = background
         self._thread = ThreadPoolExecutor(1) if background else None
-        self._pending: list[Future[object]] = []
-        self._failed = False
+        self._last: Future[None] | None = None  # the task submitted last
 
     def copy(self, state: Any) -> Any:
         """Copy the tensors of a state if a background task will write it."""
@@ -174,39 +195,30 @@ class Writer:
         if self._thread is None:
             task(*arguments)
             return
-        for earlier in [future for future in self._pending if future.done()]:
-            self._pending.remove(earlier)
-            earlier.result()
-        self._pending.append(self._thread.submit(self._run, task, *arguments))
-
-    def _run(self, task: Callable[..., object], *arguments: Any) -> None:
-        """Run a task in the thread, unless an earlier one failed: it may depend on that one."""
-        if self._failed:
-            return
-        try:
-            task(*arguments)
-        except BaseException:
-            self._failed = True
-            raise
+        if self._last is not None and self._last.done():
+            self._last.result()
+        self._last = self._thread.submit(_after, self._last, task, *arguments)
 
     def wait(self) -> None:
         """Wait until all tasks are finished."""
-        while self._pending:
-            self._pending.pop(0).result()
+        last, self._last = self._last, None
+        if last is not None:
+            last.result()
 
     def __enter__(self) -> Writer:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if self._thread is not None:
             self._thread.shutdown(wait=True)  # finish submitted tasks, whatever ended the run
         if error is None:
             self.wait()
+
+
+def _after(earlier: Future[None] | None, task: Callable[..., object], *arguments: Any) -> None:
+    if earlier is not None:
+        earlier.result()
+    task(*arguments)
 
 
 def _copied(value: Any) -> Any:

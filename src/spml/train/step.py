@@ -26,42 +26,8 @@ IN_FLIGHT = 8  # steps whose loss may still be on its way from the GPU
 ADVICE = "try a lower --lr, --precision 32-true, or --on-nan skip to leave such batches out"
 
 
-def make_forward(
-    wrapped: Any,
-    classifier: Classifier,
-    settings: Resolved,
-    *,
-    precision: str,
-    detailed: bool,
-    report: Callable[[str], None],
-) -> Forward:
-    """Return the forward pass of a step: as it is, or on a GPU recorded or compiled.
-
-    Args:
-        wrapped: the classifier as Fabric wraps it.
-        classifier: the classifier itself.
-        settings: of the run.
-        precision: Fabric's name of it.
-        detailed: also return features.
-        report: receives lines on recording.
-    """
-    if settings.compile == "none":
-        return Forward(wrapped, detailed=detailed)
-    from spml.model.graphs import FastForward
-
-    how = settings.compile
-    return FastForward(wrapped, classifier, how, precision, detailed=detailed, report=report)
-
-
 class Step:
-    """Compute the loss of a batch, augmented as the settings say, with the inputs the method needs.
-
-    Args:
-        forward: returns the logits of a batch, or logits and features if the method needs features.
-        method: receives the inputs it needs, always for the whole batch.
-        settings: of the run.
-        processes: that share a batch.
-    """
+    """The loss of a batch, augmented as the settings say, with the inputs the method needs."""
 
     def __init__(
         self, forward: Forward, method: losses.Method, settings: Resolved, processes: Processes
@@ -90,7 +56,7 @@ class Step:
         views, whole = "views" in self.method.needs, self.processes.whole
         x = self._seen(x, index, epoch)
         if views:
-            from spml.train.strong_view import strong_view
+            from spml.train.augment import strong_view
 
             share = self.processes.share(rows)
             x = torch.cat([x, strong_view(x, share, self.settings.seed, epoch)])
@@ -137,15 +103,7 @@ def mirror(pictures: Tensor, index: Tensor, seed: int, epoch: int) -> Tensor:
 def method_loss(
     method: losses.Method, logits: Tensor, observed: Tensor, skip: bool, call: dict[str, Any]
 ) -> Tensor | None:
-    """Call the method; None if `skip` is set and its inputs or its loss are not finite.
-
-    Args:
-        method: to call.
-        logits: of the batch.
-        observed: labels of the batch.
-        skip: check for values that are not finite, which waits for the device.
-        call: keyword arguments of the call.
-    """
+    """Call the method; None if `skip` is set and its inputs or its loss are not finite."""
     tensors = [logits, *(value for value in call.values() if isinstance(value, Tensor))]
     if skip and not all_finite(tensors):
         return None
@@ -154,14 +112,7 @@ def method_loss(
 
 
 class Updater:
-    """Backward pass and optimiser steps; batches that are not finite are skipped or end the run.
-
-    Args:
-        fabric: Lightning's Fabric, with the precision.
-        model: to train.
-        optimizers: the first is Fabric's, the second the method's own, if it has one.
-        skip: skip batches whose loss or gradient is not finite.
-    """
+    """Backward pass and optimiser steps; batches that are not finite are skipped or end the run."""
 
     def __init__(self, fabric: Any, model: Classifier, optimizers: list[Any], skip: bool) -> None:
         self.fabric, self.model, self.optimizers, self.skip = fabric, model, optimizers, skip
@@ -170,13 +121,7 @@ class Updater:
     def update(
         self, loss: Callable[[], tuple[Tensor | None, Tensor]], rows: Rows, where: str
     ) -> Tensor | None:
-        """Take one step; return the detached loss, or None if the batch was skipped.
-
-        Args:
-            loss: computes the loss of the batch, None if not finite, and its logits.
-            rows: of the batch.
-            where: names the step in an error message.
-        """
+        """Take one step; return the detached loss, or None if the batch was skipped."""
         buffers = [buffer.clone() for buffer in self.model.buffers()] if self.skip else []
         value, logits = loss()
         for optimizer in self.optimizers:
@@ -205,9 +150,6 @@ class LossWatch:
 
     On a GPU, the loss and the range of the logits are copied while training continues, and checked
     when the copy is complete.
-
-    Args:
-        model: whose weights `finish` checks.
     """
 
     def __init__(self, model: nn.Module) -> None:

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any, TypeAlias
 
 from spml.errors import UserError
@@ -126,11 +125,6 @@ class Supervisor:
 
     Workers delay their error: if rank 0 fails with the same one, only rank 0 reports it and then
     stops the workers it started.
-
-    Args:
-        processes: of the run.
-        workers: started by this process.
-        abandon: called before this process is ended because of a worker.
     """
 
     def __init__(
@@ -144,12 +138,7 @@ class Supervisor:
             threading.Thread(target=self._watch, daemon=True, name="watch-workers").start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._over.set()
         if error is None:
             atexit.register(_leave)
