@@ -47,7 +47,8 @@ def test_the_short_help_of_train_shows_common_flags_and_help_all_the_rest(shown)
     assert "common:" in short and "--epochs" in short and "--linear-lr" not in short
     for title in ("common:", "data:", "optimisation:", "speed:", "advanced:"):
         assert title in whole
-    assert "--linear-lr X" in whole and "--[no-]fused-norm" in whole
+    assert "--linear-lr X" in whole and "--frozen-norm" in whole
+    assert "--frozen-norm" not in short
     assert "Choices: auto, none, graphs, compile." in " ".join(whole.split())
 
 
@@ -63,6 +64,7 @@ def test_the_methods_of_bench_are_on_the_first_screen(shown):
 def test_required_flags_and_aliases_are_shown(shown):
     assert "usage: spml prepare voc|coco|nuswide|cub --root PATH" in shown("prepare", "--help")
     assert "-0, --null" in shown("predict", "--help")
+    assert "--[no-]probabilities" in shown("predict", "--help")
     assert "usage: spml predict RUN INPUT... [FLAG ...]" in shown("predict", "--help")
 
 
