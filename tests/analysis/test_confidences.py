@@ -6,9 +6,15 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from spml.analysis.assumptions import assumptions, constant_p, posterior, ratios, wilson
-from spml.analysis.distinguishability import distinguishability
-from spml.analysis.unknown import unknown_labels
+from spml.analysis.confidences import (
+    assumptions,
+    constant_p,
+    distinguishability,
+    posterior,
+    ratios,
+    unknown_labels,
+    wilson,
+)
 from spml.errors import UserError
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from markupsafe import Markup
+from matplotlib.axes import Axes
 
 from spml.files import number
 from spml.metrics.scores import num_reached, ratio, sigmoid
@@ -18,9 +19,6 @@ from spml.report.format import NONE, count, percent
 from spml.report.probabilities import Array, Model
 from spml.runs.names import RESULT
 from spml.runs.run import Run, Scored
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 ON_TEST, ON_VAL = "on the test set", "on the validation set"
 ON_OBSERVED = (

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 from markupsafe import Markup
+from matplotlib.axes import Axes
 
 from spml.errors import UserError
 from spml.files import Record
@@ -21,8 +22,6 @@ from spml.runs.names import LABELS
 from spml.runs.run import Run
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
     from spml.model.store import TagRule
 
 Array = npt.NDArray[np.float64]
