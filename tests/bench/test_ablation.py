@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from spml import losses
-from spml.bench.ablation import ablation_cases, observed_share
 from spml.bench.published import ABLATION
+from spml.bench.rows import ablation_cases, observed_share
 
 
 def test_the_rows_are_those_of_the_paper_and_one_more():

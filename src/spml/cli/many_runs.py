@@ -52,8 +52,8 @@ class ManyRuns(DataOptions, Settings):
         self, plan: Plan, store: RunStore, experiment: Experiment, *, quiet: bool
     ) -> dict[str, int]:
         """Train the pending runs of a plan, and return the number of runs in each state."""
-        from spml.bench.files import refuse_foreign, write_overview
         from spml.bench.live_table import LiveTable
+        from spml.bench.record import refuse_foreign, write_overview
         from spml.bench.workers import Workers, run_pending
         from spml.runs.record import fingerprint
         from spml.train.fitting import make_model
@@ -216,7 +216,7 @@ class TableOfRuns(ManyRuns):
 
     def run(self) -> None:
         """Train the pending runs, then write and print the table."""
-        from spml.bench.files import read_collected
+        from spml.bench.record import read_collected
         from spml.bench.store import RunStore
 
         if self.from_ is not None:
@@ -229,12 +229,7 @@ class TableOfRuns(ManyRuns):
             self.report_open(counts, store)
 
     def fill(self, store: RunStore) -> tuple[Plan, dict[str, int]]:
-        """Train the pending runs, write and print the table.
-
-        Returns:
-            The plan, and the number of runs in each state.
-        """
-
+        """Train the pending runs, write and print the table; return plan and counts of states."""
         if not self.data:
             raise UserError("give DATA, such as digits; or --from FILE, or --verify with --out")
         self._check_counts(("seeds", "jobs", "trials"))
@@ -278,15 +273,15 @@ class TableOfRuns(ManyRuns):
         return Plan(table, self.data, cases, tuple(seeds), self.changed_settings()[0], search)
 
     def _write_tables(self, plan: Plan, store: RunStore) -> None:
-        from spml.bench.files import write_collected
         from spml.bench.formats import FORMATS
+        from spml.bench.record import as_text
         from spml.bench.tables import collected
 
         stored = collected(plan, store.outcome)
-        write_collected(store.path / "bench.json", stored)
+        write_text(store.path / "bench.json", as_text(stored, "rows", "runs"))
         table = self._table(stored)
-        for name, as_text in FORMATS.items():
-            write_text(store.path / f"table.{name}", as_text(table))
+        for name, formatted in FORMATS.items():
+            write_text(store.path / f"table.{name}", formatted(table))
         self._print(table)
         if not self.quiet:
             log(f"written to {store.path}: {', '.join(self.tables())}")
