@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from spml.cli.output.tables import print_results
-from spml.report.results import ResultTable
+from spml.report.groups import ResultTable
 from tests.conftest import spml
 
 SMALL = "--labels complete --backbone tiny --epochs 1 --lr 0.003 --accelerator cpu"

@@ -4,7 +4,7 @@ import pytest
 from rich.console import Console
 
 from spml.cli.output.tables import add_ends, columns, plain, print_results
-from spml.report.results import ResultTable
+from spml.report.groups import ResultTable
 
 
 def printed(table, capsys):

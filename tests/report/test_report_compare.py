@@ -9,8 +9,7 @@ import pytest
 from spml.errors import UserError
 from spml.report.compare_figures import dots, spread
 from spml.report.format import signed
-from spml.report.groups import group_runs
-from spml.report.results import result_table
+from spml.report.groups import group_runs, result_table
 from spml.runs.run import Run
 
 from .conftest import change, outcome, page, section, text

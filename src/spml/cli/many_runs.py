@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
@@ -86,7 +85,7 @@ class ManyRuns(DataOptions, Settings):
         """Return the names of the files that are written after the runs."""
         return []
 
-    def _check_counts(self, names: Sequence[str]) -> None:
+    def _check_counts(self, *names: str) -> None:
         for name in names:
             if getattr(self, name) < 1:
                 raise UserError(f"--{name} must be at least 1, not {getattr(self, name)}")
@@ -158,10 +157,9 @@ class ManyRuns(DataOptions, Settings):
         """Return the changed settings: those that define a run, and those of execution."""
         from spml.runs.settings import defines_run
 
-        every = [item for kind in (Settings, DataOptions) for item in fields(kind)]
         settings = {item.name for item in fields(Settings)}
         defining, runtime = {}, {}
-        for item in every:
+        for item in (*fields(Settings), *fields(DataOptions)):
             name, value = item.name, getattr(self, item.name)
             if value == item.default or name in ("root", "method", "seed"):
                 continue
@@ -232,7 +230,7 @@ class TableOfRuns(ManyRuns):
         """Train the pending runs, write and print the table; return plan and counts of states."""
         if not self.data:
             raise UserError("give DATA, such as digits; or --from FILE, or --verify with --out")
-        self._check_counts(("seeds", "jobs", "trials"))
+        self._check_counts("seeds", "jobs", "trials")
         experiment = self.load(self.data, self.observe_seed, self.split_seed)
         plan = self.plan(experiment)
         self._against([case.label for case in plan.cases])

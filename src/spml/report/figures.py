@@ -25,6 +25,7 @@ from spml.runs.run import Scored
 
 Counts = npt.NDArray[np.int64]
 INK, QUIET, GRID = "#1f2328", "#5b6470", "#dfe3e8"
+# Okabe and Ito's palette, darkened where it is faint on white
 COLOURS = ("#0072b2", "#d55e00", "#00855f", "#9c4f86", "#2a2a2a", "#b07800", "#3f9bd1")
 _LINES = ("-", "--", "-.", ":")  # coprime to the seven colours: 28 methods before a pair repeats
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*", "p", "h")
@@ -100,13 +101,14 @@ def epoch_axis(ax: Axes, title: str) -> None:
 
 
 def class_bars(
-    names: Sequence[str], values: Sequence[float], counts: Mapping[str, int], *, name: str
+    names: Sequence[str], values: Mapping[str, float], counts: Mapping[str, int], *, name: str
 ) -> Markup:
     """AP of each class as a bar, with the number of its observed positives if there are any."""
 
     def paint(ax: Axes) -> None:
-        ax.barh(np.arange(len(names)), values, height=0.62, color=COLOURS[0])
-        for row, value in enumerate(values):
+        shown = [values[name] for name in names]
+        ax.barh(np.arange(len(names)), shown, height=0.62, color=COLOURS[0])
+        for row, value in enumerate(shown):
             put: Any = {"x": value + 1.5, "ha": "left", "color": INK}
             if value > 85:
                 put = {"x": value - 1.5, "ha": "right", "color": "white"}
@@ -203,10 +205,7 @@ def peak(counts: Mapping[str, Counts]) -> float:
 
 
 def look(number: int) -> dict[str, Any]:
-    """Colour, line and marker of the n-th method in every figure.
-
-    The colours are those of Okabe and Ito's palette, darkened if they are faint on white.
-    """
+    """Colour, line and marker of the n-th method in every figure."""
     return {
         "color": COLOURS[number % len(COLOURS)],
         "linestyle": _LINES[number % len(_LINES)],

@@ -72,12 +72,9 @@ def _finite(values: Mapping[str, float | None]) -> dict[str, float]:
 
 @dataclass(frozen=True, eq=False)
 class Sweep:
-    """Counts of the tags of each class at each threshold.
+    """Tags by (thresholds, classes), right ones and all, and the positives of each class.
 
-    Attributes:
-        hits: right tags (thresholds, classes); expected numbers if only chances are known.
-        chosen: all tags, of the same shape.
-        total: positives of each class.
+    Right tags are expected numbers if only chances are known.
     """
 
     hits: Array
