@@ -10,8 +10,7 @@ from recorded import OPEN, Recorded, interval
 from voc_plan import ONE_RATE, STUDIED
 
 from spml.analysis.archive import comparable, find
-from spml.analysis.assumptions import Assumptions
-from spml.analysis.distinguishability import Distinguishability
+from spml.analysis.confidences import Assumptions, Distinguishability
 from spml.analysis.figures import study_cases
 from spml.analysis.plots import figure_of
 from spml.analysis.sensitivity import MOVES, STUDIES, Sensitivity, sensitivity

@@ -10,8 +10,7 @@ from typing import Any
 from claims import OPEN, studies
 from recorded import LINK, Recorded, doubts, markdown, quoted_figure
 
-from spml.analysis.assumptions import FEWEST, Assumptions
-from spml.analysis.distinguishability import Distinguishability
+from spml.analysis.confidences import FEWEST, Assumptions, Distinguishability
 from spml.analysis.plots import figure_of
 from spml.bench.published import paper_quote
 from spml.bench.rows import paper_methods

@@ -32,8 +32,12 @@ from scipy.stats import ttest_ind
 from voc_plan import BACKBONES, FRESH, LR, ONE_RATE, REFERENCE, STUDIED
 
 from spml.analysis.archive import find
-from spml.analysis.assumptions import Assumptions, assumptions
-from spml.analysis.distinguishability import Distinguishability, distinguishability
+from spml.analysis.confidences import (
+    Assumptions,
+    Distinguishability,
+    assumptions,
+    distinguishability,
+)
 from spml.analysis.figures import FIGURES, Source, draw
 from spml.analysis.sensitivity import STUDIES
 from spml.bench.plan import Case

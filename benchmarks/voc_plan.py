@@ -23,11 +23,10 @@ from pathlib import Path
 from typing import Any
 
 from spml.analysis.sensitivity import STUDIES
-from spml.bench.ablation import ablation_cases
-from spml.bench.files import write_overview
 from spml.bench.formats import markdown
 from spml.bench.plan import Case, Plan, Run, distinct
-from spml.bench.rows import method_cases, paper_methods
+from spml.bench.record import write_overview
+from spml.bench.rows import ablation_cases, method_cases, paper_methods
 from spml.bench.search import Grid
 from spml.bench.store import RunStore
 from spml.bench.tables import collected, table

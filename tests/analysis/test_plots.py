@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from spml.analysis import plots_confidence
-from spml.analysis.assumptions import Assumptions, ratios
-from spml.analysis.distinguishability import Distinguishability
+from spml.analysis import plots
+from spml.analysis.confidences import Assumptions, Distinguishability, ratios
 from spml.analysis.plots import FONT, name_ends
 
 
@@ -46,7 +45,7 @@ def drawn(monkeypatch):
         figures.append(Figure(figsize=size))
         yield figures[-1]
 
-    monkeypatch.setattr(plots_confidence, "printed", keep)
+    monkeypatch.setattr(plots, "printed", keep)
     return figures
 
 
@@ -54,7 +53,7 @@ def test_the_highest_bar_of_either_group_is_within_the_axes(drawn):
     spread, peaked = [5] * 20, [90] + [10] + [0] * 18
     for counts in ((spread, peaked), (peaked, spread)):
         one = Distinguishability("an", "an-0", 100, 100, [0, 1], [0.0, 0.1], 1, *counts)
-        plots_confidence.draw_distinguishability([one])
+        plots.draw_distinguishability([one])
         assert drawn[-1].axes[1].get_ylim()[1] > 90
 
 
@@ -66,5 +65,5 @@ def test_every_axes_of_the_assumptions_figure_is_used(drawn, starts, panels):
         Assumptions(name, name, 0.5, at[p], at[0.9])
         for name, p in zip(("gr", "an"), starts, strict=True)
     ]
-    plots_confidence.draw_assumptions(results)
+    plots.draw_assumptions(results)
     assert [bool(ax.lines) for ax in drawn[0].axes] == [True] * panels

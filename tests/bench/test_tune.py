@@ -6,9 +6,8 @@ import sys
 import pytest
 
 from spml import losses
-from spml.bench.ablation import ablation_cases
 from spml.bench.plan import Case, Plan
-from spml.bench.rows import method_cases
+from spml.bench.rows import ablation_cases, method_cases
 from spml.bench.search import Grid, Tune, _ask
 from spml.errors import UserError
 

@@ -1,8 +1,14 @@
+"""Help, and commands that are found in their folder: one file adds one."""
+
+import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from spml import losses
 from spml.cli import find_commands, main
 from tests.conftest import spml
 
@@ -47,7 +53,8 @@ def test_the_short_help_of_train_shows_common_flags_and_help_all_the_rest(shown)
     assert "common:" in short and "--epochs" in short and "--linear-lr" not in short
     for title in ("common:", "data:", "optimisation:", "speed:", "advanced:"):
         assert title in whole
-    assert "--linear-lr X" in whole and "--[no-]fused-norm" in whole
+    assert "--linear-lr X" in whole and "--frozen-norm" in whole
+    assert "--frozen-norm" not in short
     assert "Choices: auto, none, graphs, compile." in " ".join(whole.split())
 
 
@@ -63,6 +70,7 @@ def test_the_methods_of_bench_are_on_the_first_screen(shown):
 def test_required_flags_and_aliases_are_shown(shown):
     assert "usage: spml prepare voc|coco|nuswide|cub --root PATH" in shown("prepare", "--help")
     assert "-0, --null" in shown("predict", "--help")
+    assert "--[no-]probabilities" in shown("predict", "--help")
     assert "usage: spml predict RUN INPUT... [FLAG ...]" in shown("predict", "--help")
 
 
@@ -92,3 +100,72 @@ def test_a_misspelt_flag_suggests_flags_of_its_command_only(capsys):
 def test_no_command_prints_the_overview_as_a_mistake(capsys):
     assert main([]) == 2
     assert "usage: spml COMMAND" in capsys.readouterr().err
+
+
+NEW = '''"""`spml hello`."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(frozen=True)
+class Hello:
+    """Greet someone.
+
+    Example: spml hello --name Ada
+    """
+
+    order: ClassVar[int] = 45
+    name: str = "you"
+    """Whom to greet."""
+
+    def run(self) -> None:
+        """Print the greeting."""
+        print(f"hello {self.name}")
+'''
+
+
+def test_a_new_command_is_one_file(tmp_path):
+    source = Path(losses.__file__).parents[1]
+    shutil.copytree(source, tmp_path / "spml", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "spml" / "cli" / "commands" / "hello.py").write_text(NEW)
+
+    def run(*words):
+        return subprocess.run(
+            [sys.executable, "-m", "spml.cli", *words],
+            env={**os.environ, "PYTHONPATH": str(tmp_path)},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+        )
+
+    done = run("hello", "--name", "Ada")
+    assert (done.returncode, done.stdout) == (0, "hello Ada\n"), done.stderr
+    assert "Example: spml hello" in run("hello", "--help").stdout
+    names = run("nothing").stderr.partition("Commands: ")[2].strip().split(", ")
+    assert names[names.index("stats") + 1] == "hello"
+
+
+def test_commands_are_listed_in_the_order_of_use():
+    names = list(find_commands())
+    assert names[:6] == ["demo", "prepare", "check", "stats", "methods", "train"]
+    assert names[-3:] == ["bench", "ablate", "figures"] and "eval" in names
+
+
+def test_methods_are_listed_with_their_papers_and_costs(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "200")
+    assert main(["methods"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    rows = {line.split()[0]: i for i, line in enumerate(lines) if line.strip()}
+    assert set(losses.names()) <= set(rows)
+
+    def row(name):
+        return [line.strip() for line in lines[rows[name] : rows[name] + 2]]
+
+    assert row("an")[0].endswith(
+        "Assume negative: binary cross-entropy, unknown labels taken as absent"
+    )
+    assert row("an")[1] == "Cole et al., CVPR 2021; cost: none"
+    assert row("role")[1] == "Cole et al., CVPR 2021; cost: 96 MB of memory"
+    assert "a pass over the data after each epoch" in row("crisp")[1]
+    assert "two views of each picture" in row("lagc")[1]

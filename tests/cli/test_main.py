@@ -15,8 +15,9 @@ from tests.conftest import TINY, outcome, spml
 
 
 def test_train_eval_predict_report_as_a_user_would(scenes_file, pictures, here, capsys):
-    small = "--backbone tiny --epochs 1 --batch-size 16 --lr 0.003 --accelerator cpu"
-    line = f"train {scenes_file} --labels complete --set q3=1.5 --set w=0,10 {small} --out runs/a"
+    small = "--method gr --backbone tiny --epochs 1 --batch-size 16 --lr 0.003 --accelerator cpu"
+    small += " --out runs/a"
+    line = f"train {scenes_file} --labels complete --set q3=1.5 --set w=0,10 {small}"
     assert spml(line) == 0
     result = outcome(Path("runs/a"))
     assert result["options"]["q3"] == 1.5 and result["options"]["w"] == [0, 10]

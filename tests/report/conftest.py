@@ -157,6 +157,16 @@ def section(document, heading):
     return text(match)
 
 
+def assert_self_contained(document):
+    bare = re.sub(r'xmlns(:\w+)?="[^"]*"', "", document)
+    assert not re.search(r"https?:|//\w|@import|<script|<link|<iframe|<object", bare)
+    assert all(target.startswith("#") for target in re.findall(r'(?:href|src)="([^"]*)"', bare))
+    assert all(target.startswith("#") for target in re.findall(r"url\(([^)]*)\)", bare))
+    known = re.findall(r' id="([^"]*)"', bare)
+    assert len(known) == len(set(known))
+    assert set(re.findall(r'(?:href="|url\()#([^")]*)', bare)) <= set(known)
+
+
 def images(document):
     return re.findall(r'<img src="([^"]*)"', document)
 

@@ -9,14 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spml.analysis.archive import FinishedRun, comparable, the
-from spml.analysis.assumptions import Assumptions, assumptions
-from spml.analysis.distinguishability import Distinguishability, distinguishability
+from spml.analysis.confidences import Unknown, assumptions, distinguishability, unknown_labels
 from spml.analysis.gradients import gradient_curves, loss_curves
-from spml.analysis.plots import draw_gradients, draw_losses, draw_sensitivity
+from spml.analysis.plots import (
+    draw_assumptions,
+    draw_distinguishability,
+    draw_gradients,
+    draw_losses,
+    draw_sensitivity,
+)
 from spml.analysis.plots_classes import draw_classes
-from spml.analysis.plots_confidence import draw_assumptions, draw_distinguishability
 from spml.analysis.sensitivity import GR, LINES, STUDIES, Study, sensitivity
-from spml.analysis.unknown import Unknown, unknown_labels
 from spml.bench.plan import Case, SettingValues
 from spml.bench.record import as_text
 from spml.data.statistics import statistics
@@ -64,17 +67,26 @@ class Figure:
     cases: Callable[[Sequence[Study]], Sequence[Case]] = lambda studies: ()
 
 
-def _drawn(
-    study: Callable[[Source], Sequence[Any]], paint: Callable[..., None]
-) -> Callable[[Source, Sequence[Path]], Drawn]:
-    """Return a drawing of parts, each a dataclass."""
+def _losses(source: Source, files: Sequence[Path]) -> Drawn:
+    return _painted(loss_curves(), draw_losses, files)
 
-    def draw_all(source: Source, files: Sequence[Path]) -> Drawn:
-        parts = study(source)
-        paint(parts, *files)
-        return [asdict(part) for part in parts], ""
 
-    return draw_all
+def _gradients(source: Source, files: Sequence[Path]) -> Drawn:
+    return _painted(gradient_curves(), draw_gradients, files)
+
+
+def _distinguishability(source: Source, files: Sequence[Path]) -> Drawn:
+    return _painted(list(map(distinguishability, source.scored())), draw_distinguishability, files)
+
+
+def _assumptions(source: Source, files: Sequence[Path]) -> Drawn:
+    parts = [assumptions(unknown, unknown.observed_share) for unknown in source.scored()]
+    return _painted(parts, draw_assumptions, files)
+
+
+def _painted(parts: Sequence[Any], paint: Callable[..., None], files: Sequence[Path]) -> Drawn:
+    paint(parts, *files)
+    return [asdict(part) for part in parts], ""
 
 
 def _sensitivity(source: Source, files: Sequence[Path]) -> Drawn:
@@ -90,14 +102,6 @@ def _sensitivity(source: Source, files: Sequence[Path]) -> Drawn:
     return [asdict(study) for study in studies], note
 
 
-def _distances(source: Source) -> list[Distinguishability]:
-    return [distinguishability(unknown) for unknown in source.scored()]
-
-
-def _ends(source: Source) -> list[Assumptions]:
-    return [assumptions(unknown, unknown.observed_share) for unknown in source.scored()]
-
-
 def _classes(source: Source, files: Sequence[Path]) -> Drawn:
     if source.experiment is None:
         raise UserError("needs the data: give DATA, and --root if its files are elsewhere")
@@ -111,16 +115,12 @@ def study_cases(studies: Sequence[Study]) -> tuple[Case, ...]:
     return (*LINES, GR, *(case for study in studies for case in study.cases))
 
 
-def _scored_cases(studies: Sequence[Study]) -> Sequence[Case]:
-    return SCORED
-
-
 FIGURES = {
-    "a": Figure("losses", _drawn(lambda source: loss_curves(), draw_losses)),
-    "b": Figure("gradients", _drawn(lambda source: gradient_curves(), draw_gradients)),
+    "a": Figure("losses", _losses),
+    "b": Figure("gradients", _gradients),
     "c": Figure("sensitivity", _sensitivity, study_cases),
-    "d": Figure("distinguishability", _drawn(_distances, draw_distinguishability), _scored_cases),
-    "e": Figure("assumptions", _drawn(_ends, draw_assumptions), _scored_cases),
+    "d": Figure("distinguishability", _distinguishability, lambda studies: SCORED),
+    "e": Figure("assumptions", _assumptions, lambda studies: SCORED),
     "f": Figure("classes", _classes),
 }
 

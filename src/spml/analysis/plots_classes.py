@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import PowerNorm
 
 from spml.data.statistics import Statistics
-from spml.report.figures import COLOURS, INK, QUIET
+from spml.report.figures import COLOURS, INK, QUIET, printed
 from spml.report.format import short
-from spml.report.printed import printed
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 BARS = 100  # classes that get a bar and a name each
 NAMES = 80  # at most, along an axis of the map of pairs
@@ -85,8 +83,6 @@ def _curves(ax: Axes, statistics: Statistics, order: np.ndarray[Any, Any]) -> No
 
 def draw_pairs(statistics: Statistics, *out: Path) -> None:
     """Draw a map of the share of one class's images that also have another class."""
-    from matplotlib.colors import PowerNorm
-
     assert statistics.cooccurrence is not None
     own = statistics.cooccurrence.diagonal()
     share = statistics.cooccurrence / np.maximum(own, 1)[:, None]

@@ -59,25 +59,18 @@ def _q(q2: float, q3: float) -> Point:
     return Point(f"q2 = {q2:g}", q3, {"q2": q2, "q3": q3}, f"q2 = {q2:g}, q3 = {q3:g}")
 
 
-def _moving(label: str, q3: Any) -> Point:
-    return Point(label, 0.0, {"q3": q3}, label)
-
-
 MOVES = "moving q3"
+MOVING: dict[str, Any] = {
+    "q3 = 1": 1.0,
+    "q3 = 0.01": 0.01,
+    "q3 from 0.01 to 1": (0.01, 1.0),
+    "q3 from 1 to 0.01": (1.0, 0.01),
+}
 STUDIES = (
     Study("β", "τ = −b/w at the end", tuple(map(_beta, BETA))),
     Study("α", "μ at the end", tuple(map(_alpha, ALPHA))),
     Study("q", "q3", tuple(_q(q2, q3) for q2 in QS for q3 in Q3)),
-    Study(
-        MOVES,
-        "epoch",
-        (
-            _moving("q3 = 1", 1.0),
-            _moving("q3 = 0.01", 0.01),
-            _moving("q3 from 0.01 to 1", (0.01, 1.0)),
-            _moving("q3 from 1 to 0.01", (1.0, 0.01)),
-        ),
-    ),
+    Study(MOVES, "epoch", tuple(Point(name, 0.0, {"q3": q3}, name) for name, q3 in MOVING.items())),
 )
 
 
@@ -97,13 +90,9 @@ def _corners(study: Study) -> tuple[Point, ...]:
 
 @dataclass(frozen=True)
 class PointResult:
-    """The result of a setting; figures are None without a run.
+    """The result of a setting; figures are None without a run, `test_map` without a test split.
 
-    Attributes:
-        run: name of the run.
-        test_map: test mAP in percent; None without a test split.
-        val_map: validation figure of the chosen epoch.
-        by_epoch: validation figure after each epoch; the first is before training.
+    `by_epoch` has the validation figure before training and after each epoch.
     """
 
     line: str
@@ -134,18 +123,22 @@ def sensitivity(
     runs: Sequence[FinishedRun], studies: Sequence[Study] = STUDIES
 ) -> list[Sensitivity]:
     """Return every study with its runs' results; the runs share the seed and all other settings."""
-    levels = tuple(_result_of(case.label, 0.0, case, runs) for case in LINES)
-    results = []
-    for study in studies:
-        points = tuple(_result_of(point.line, point.x, point.case, runs) for point in study.points)
-        results.append(Sensitivity(study.name, study.axis, points, levels))
-    return results
+    levels = tuple(_result_of(Point(case.label, 0.0, {}, case.label), case, runs) for case in LINES)
+    return [
+        Sensitivity(
+            study.name,
+            study.axis,
+            tuple(_result_of(point, point.case, runs) for point in study.points),
+            levels,
+        )
+        for study in studies
+    ]
 
 
-def _result_of(line: str, x: float, case: Case, runs: Sequence[FinishedRun]) -> PointResult:
-    run = the(case, runs)
+def _result_of(point: Point, case: Case, runs: Sequence[FinishedRun]) -> PointResult:
+    run, where = the(case, runs), (point.line, point.x, point.label)
     if run is None:
-        return PointResult(line, x, case.label)
+        return PointResult(*where)
     by_epoch = tuple(record.get("val_map") for record in run.history)
     test, val = run.result.get("test_map"), run.result["val_map"]
-    return PointResult(line, x, case.label, run.name, test, val, by_epoch)
+    return PointResult(*where, run.name, test, val, by_epoch)

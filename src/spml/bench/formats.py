@@ -12,8 +12,7 @@ from spml.bench.published import COLUMNS, PAPER, Quote
 from spml.bench.tables import THIRDS, Row, Table
 from spml.data.benchmarks import BENCHMARKS
 from spml.report.format import NONE, render, signed
-from spml.report.groups import Summary
-from spml.report.results import ESTIMATE, ResultTable
+from spml.report.groups import ESTIMATE, ResultTable, Summary
 
 
 def cells(table: Table, *, brief: bool = False) -> ResultTable:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -98,15 +97,10 @@ class LiveTable:
         ]
 
     def _now(self, run: Run) -> str:
-        return f"{run.stage} seed {run.seed}, epoch {_epoch(self.store.run_folder(run))}"
-
-
-def _epoch(folder: Path) -> int:
-    """Return the current epoch of a run; the last epoch while the run is tested."""
-    try:
-        run = run_folder.Run(folder)
-        lines = len(run.history)  # the first line is the state before training
-        last = run.config.get("epochs") or lines
-    except UserError:
-        return 1
-    return max(1, min(lines, last))
+        epoch = 1
+        with suppress(UserError):
+            stored = run_folder.Run(self.store.run_folder(run))
+            lines = len(stored.history)  # the first line is the state before training
+            # the last epoch while the run is tested
+            epoch = max(1, min(lines, stored.config.get("epochs") or lines))
+        return f"{run.stage} seed {run.seed}, epoch {epoch}"

@@ -39,9 +39,7 @@ class Grid:
 
     def trials(self, plan: Plan, case: Case, outcomes: Outcomes) -> tuple[list[Run], bool]:
         """Return all trials: a grid does not depend on results."""
-        from spml.train.resolve import method_options
-
-        published = method_options(case.method, benchmark(case.data or plan.data), case.options)
+        published = _published(plan, case)
         other = case.space.alternative(published)
         extra = between(self.rates) if other is None else self.rates
         pairs: list[tuple[Options, float]] = [({}, rate) for rate in self.rates]
@@ -124,11 +122,15 @@ def _ask(
     return {**asked, "lr": min(max(float(f"{asked['lr']:.4g}"), low), high)}
 
 
-def _choices(plan: Plan, case: Case) -> dict[str, list[str]]:
-    """Return the choices of each dimension as text: the published options and all others."""
+def _published(plan: Plan, case: Case) -> Options:
     from spml.train.resolve import method_options
 
-    published = method_options(case.method, benchmark(case.data or plan.data), case.options)
+    return method_options(case.method, benchmark(case.data or plan.data), case.options)
+
+
+def _choices(plan: Plan, case: Case) -> dict[str, list[str]]:
+    """Return the choices of each dimension as text: the published options and all others."""
+    published = _published(plan, case)
     choices = {}
     for name, options in case.space.dimensions.items():
         others = [json.dumps(choice) for choice in options if differs(choice, published)]

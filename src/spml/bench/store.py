@@ -28,7 +28,6 @@ class RunStore:
     """Run folders, records and locks of a table.
 
     Attributes:
-        path: folder that holds the run folders and locks/ID.lock.
         records: folder with ID.json of every finished or failed run. Default: path/records.
         also: additional folders that receive a copy of each record.
         keep: whether run folders stay after their run is recorded.

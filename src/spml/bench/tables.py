@@ -24,11 +24,8 @@ class Row:
 
     Attributes:
         test: test mAP over seeds; the validation figure if the data have no test split.
-        val: validation figure over seeds.
         thirds: AP of the most observed, middle and least observed third of classes.
-        seeds: number of finished final runs.
-        wanted: number of planned final runs.
-        errors: distinct error messages of failed runs.
+        seeds, wanted: numbers of finished and of planned final runs.
         versus: comparison with the row that all are compared with.
         quoted: the paper's figure on each benchmark.
         elsewhere: figures of the same method on these data from other publications.
@@ -50,14 +47,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of results.
+    """A table of results, compared with the row `against`.
 
-    Attributes:
-        figure: "test mAP"; without a test split the validation mAP or its estimate.
-        chosen_by: figure that chose the epochs: validation mAP, or its estimate from observed
-            labels.
-        selection: labels that chose the epochs.
-        against: label of the row that the others are compared with.
+    `figure` is "test mAP", or without a test split `chosen_by`, the figure that chose the epochs:
+    validation mAP, or its estimate from observed labels. `selection` names these labels.
     """
 
     title: str
@@ -100,12 +93,7 @@ def collected(plan: Plan, outcomes: Outcomes) -> Record:
 
 
 def table(stored: Record, against: str | None = None) -> Table:
-    """Compute the table of a bench.json document.
-
-    Args:
-        stored: rows and records, from `collected` or `files.read_collected`.
-        against: label of the row to compare with; no comparison if no row has this label.
-    """
+    """Compute the table of a bench.json document, with comparisons if it has a row `against`."""
     runs: Mapping[str, Record] = stored["runs"]
     done = {row["label"]: _done(row["finals"], runs) for row in stored["rows"]}
     every = [record["result"] for records in done.values() for record in records]
@@ -177,17 +165,13 @@ def _chosen(best: Record | None) -> str:
 
 def _versus(own: list[Record], base: list[Record], key: str) -> Comparison | None:
     """Compare with the base row's runs of the same seeds, on the resamples that all runs share."""
-    rivals = {record["seed"]: record for record in base if "bootstrap" in record}
-    pairs = [
-        (record, rivals[record["seed"]])
-        for record in own
-        if record["seed"] in rivals and "bootstrap" in record
-    ]
-    pairs = [
-        (a, b)
-        for a, b in pairs
-        if all(a["bootstrap"][name] == b["bootstrap"][name] for name in ("seed", "images"))
-    ]
+
+    def drawn(record: Record) -> tuple[int, int, int]:
+        return record["seed"], record["bootstrap"]["seed"], record["bootstrap"]["images"]
+
+    rivals = {drawn(record): record for record in base if "bootstrap" in record}
+    resampled = [record for record in own if "bootstrap" in record]
+    pairs = [(record, rivals[drawn(record)]) for record in resampled if drawn(record) in rivals]
     if not pairs or key != "test_map":
         return None
     number = min(len(run["bootstrap"]["maps"]) for pair in pairs for run in pair)

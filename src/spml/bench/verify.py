@@ -42,9 +42,7 @@ class Check:
         run: name of the run folder, or of the record if its figure differs from the folder's.
         split: "val" or "test", and the class if the figure belongs to one.
         recorded: None if the record cannot be read.
-        bounds: lowest and highest figure that the scores allow; None without scores.
-        problem: reason for missing bounds.
-        source: origin of the bounds.
+        bounds: lowest and highest figure that the source allows; None, with a problem, without it.
     """
 
     run: str
@@ -88,18 +86,13 @@ def verify(runs: Path, records: Path | None = None) -> Iterator[Check]:
     for folder in folders:
         file = (records or folder) / f"{folder.name}.json"
         try:
-            result = _result(Run(folder))
+            result = Run(folder).require_result()
+            check_result(result, folder / RESULT)
             record = read_record(file) if file.is_file() else {}
         except UserError as error:  # continue with the other runs
             yield Check(folder.name, "", None, None, str(error))
             continue
         yield from _verify_run(folder, result, file.name, record)
-
-
-def _result(run: Run) -> Record:
-    result = run.require_result()
-    check_result(result, run.folder / RESULT)
-    return result
 
 
 def _verify_run(folder: Path, own: Record, name: str, record: Record) -> Iterator[Check]:

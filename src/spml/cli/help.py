@@ -37,37 +37,17 @@ GROUPS = {
         *("head_lr", "optimizer", "schedule", "weight_decay", "linear_init", "linear_lr"),
         *("linear_batch_size", "flip", "crop", "frozen_norm", "ema", "patience_drop"),
     ),
-    "speed": (
-        *("precision", "accelerator", "devices", "nodes", "compile"),
-        "eval_batch_size",
-    ),
+    "speed": (*("precision", "accelerator", "devices", "nodes", "compile", "eval_batch_size"),),
     "advanced": (
-        *(
-            "race_budget",
-            "head",
-            "on_nan",
-            "checkpoint_minutes",
-            "tensorboard",
-            "against",
-            "resamples",
-            "trials",
-        ),
-        *("rates", "from_", "format", "verify"),
+        *("race_budget", "head", "on_nan", "checkpoint_minutes", "tensorboard", "against"),
+        *("resamples", "trials", "rates", "from_", "format", "verify"),
     ),
 }
 RARE = [title for title in GROUPS if title != COMMON]  # only --help-all shows them
 
 
 class Flag(NamedTuple):
-    """A flag or a positional argument.
-
-    Attributes:
-        name: name of its field.
-        label: the flag with its value, as it is typed.
-        sentences: its description; the first one is shown in the short help.
-        positional: whether it has no flag.
-        required: whether it has no default.
-    """
+    """A flag or a positional argument; the label is the flag with its value, as it is typed."""
 
     name: str
     label: str
@@ -80,15 +60,10 @@ def overview(commands: Mapping[str, type[Any]]) -> str:
     """Return the help of the program: one line per command."""
     lines = ["usage: spml COMMAND ...", "", "Multi-label classifiers from one label per item.", ""]
     for name, kind in commands.items():
-        lines += _beside(f"  {name}", _summary(kind), 13)
+        lines += _beside(f"  {name}", [(kind.__doc__ or "").partition("\n")[0]], 13)
     lines += ["", "Flags and an example: spml COMMAND --help. Version: spml --version."]
     lines += ["Shell completion: spml --tyro-print-completion bash (or zsh, tcsh)."]
     return "\n".join(lines)
-
-
-def _summary(kind: type[Any]) -> list[str]:
-    """Return the first sentence of the description of a command."""
-    return _sentences((kind.__doc__ or "").partition("\n")[0])
 
 
 def command_help(name: str, kind: type[Any], *, whole: bool) -> str:
@@ -115,10 +90,7 @@ def command_help(name: str, kind: type[Any], *, whole: bool) -> str:
 
 
 def _described(flag: Flag, column: int, *, whole: bool) -> list[str]:
-    """Return the lines of a flag, with its text from the column on.
-
-    In the short help a flag has one line: its first sentence, and the default if there is space.
-    """
+    """Return a flag's lines; in the short help the first sentence, with a default that fits."""
     if whole or flag.positional:
         return _beside(f"  {flag.label}", flag.sentences, column)
     space = _width() - column

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
@@ -52,8 +51,8 @@ class ManyRuns(DataOptions, Settings):
         self, plan: Plan, store: RunStore, experiment: Experiment, *, quiet: bool
     ) -> dict[str, int]:
         """Train the pending runs of a plan, and return the number of runs in each state."""
-        from spml.bench.files import refuse_foreign, write_overview
         from spml.bench.live_table import LiveTable
+        from spml.bench.record import refuse_foreign, write_overview
         from spml.bench.workers import Workers, run_pending
         from spml.runs.record import fingerprint
         from spml.train.fitting import make_model
@@ -86,7 +85,7 @@ class ManyRuns(DataOptions, Settings):
         """Return the names of the files that are written after the runs."""
         return []
 
-    def _check_counts(self, names: Sequence[str]) -> None:
+    def _check_counts(self, *names: str) -> None:
         for name in names:
             if getattr(self, name) < 1:
                 raise UserError(f"--{name} must be at least 1, not {getattr(self, name)}")
@@ -158,10 +157,9 @@ class ManyRuns(DataOptions, Settings):
         """Return the changed settings: those that define a run, and those of execution."""
         from spml.runs.settings import defines_run
 
-        every = [item for kind in (Settings, DataOptions) for item in fields(kind)]
         settings = {item.name for item in fields(Settings)}
         defining, runtime = {}, {}
-        for item in every:
+        for item in (*fields(Settings), *fields(DataOptions)):
             name, value = item.name, getattr(self, item.name)
             if value == item.default or name in ("root", "method", "seed"):
                 continue
@@ -216,7 +214,7 @@ class TableOfRuns(ManyRuns):
 
     def run(self) -> None:
         """Train the pending runs, then write and print the table."""
-        from spml.bench.files import read_collected
+        from spml.bench.record import read_collected
         from spml.bench.store import RunStore
 
         if self.from_ is not None:
@@ -229,15 +227,10 @@ class TableOfRuns(ManyRuns):
             self.report_open(counts, store)
 
     def fill(self, store: RunStore) -> tuple[Plan, dict[str, int]]:
-        """Train the pending runs, write and print the table.
-
-        Returns:
-            The plan, and the number of runs in each state.
-        """
-
+        """Train the pending runs, write and print the table; return plan and counts of states."""
         if not self.data:
             raise UserError("give DATA, such as digits; or --from FILE, or --verify with --out")
-        self._check_counts(("seeds", "jobs", "trials"))
+        self._check_counts("seeds", "jobs", "trials")
         experiment = self.load(self.data, self.observe_seed, self.split_seed)
         plan = self.plan(experiment)
         self._against([case.label for case in plan.cases])
@@ -278,15 +271,15 @@ class TableOfRuns(ManyRuns):
         return Plan(table, self.data, cases, tuple(seeds), self.changed_settings()[0], search)
 
     def _write_tables(self, plan: Plan, store: RunStore) -> None:
-        from spml.bench.files import write_collected
         from spml.bench.formats import FORMATS
+        from spml.bench.record import as_text
         from spml.bench.tables import collected
 
         stored = collected(plan, store.outcome)
-        write_collected(store.path / "bench.json", stored)
+        write_text(store.path / "bench.json", as_text(stored, "rows", "runs"))
         table = self._table(stored)
-        for name, as_text in FORMATS.items():
-            write_text(store.path / f"table.{name}", as_text(table))
+        for name, formatted in FORMATS.items():
+            write_text(store.path / f"table.{name}", formatted(table))
         self._print(table)
         if not self.quiet:
             log(f"written to {store.path}: {', '.join(self.tables())}")

@@ -65,15 +65,9 @@ def print_options(method: str) -> None:
     from rich.table import Table
 
     from spml import losses
-    from spml.losses import summary
 
-    table = Table(
-        "option",
-        "default",
-        "description",
-        title=f"{method}: {summary(method)}",
-        title_justify="left",
-    )
+    title = f"{method}: {losses.summary(method)}"
+    table = Table("option", "default", "description", title=title, title_justify="left")
     for option in losses.options(method):
         table.add_row(option.name, str(option.default), option.help)
     Console().print(table)

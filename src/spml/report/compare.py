@@ -9,19 +9,9 @@ import numpy as np
 from markupsafe import Markup
 
 from spml.report import compare_figures, figures, format
-from spml.report.format import (
-    chosen_by,
-    count,
-    duration,
-    label_facts,
-    missing,
-    percent,
-    selection,
-    setting,
-)
-from spml.report.groups import Group, group_runs, seeds
+from spml.report.format import chosen_by, count, duration, missing, percent, selection, setting
+from spml.report.groups import BASELINE, Group, group_runs, result_table, seeds
 from spml.report.measures import class_precision
-from spml.report.results import BASELINE, result_table
 from spml.report.run_page import MANY, class_table, label_figure, observed_counts
 from spml.report.significance import Advance, significance
 from spml.runs.run import Run
@@ -73,7 +63,7 @@ def compare_page(
         "classes": _classes(groups),
         "confidence": _confidence(groups),
         "same_labels": same,
-        "labels": label_facts(runs[0].observed) if same and runs[0].observed else [],
+        "labels": format.label_facts(runs[0].observed) if same and runs[0].observed else [],
         "label_figure": label_figure(runs[0]) if same else None,
         "settings": format.setting_tables(format.shared_settings(runs)),
         "differing": {
@@ -136,10 +126,7 @@ def _run_row(group: Group, run: Run) -> list[str]:
 
 
 def _classes(groups: Sequence[Group]) -> dict[str, Any] | None:
-    """Return AP of each class by group, averaged over finished runs.
-
-    None if the runs have different classes or kinds of labels.
-    """
+    """Return AP of each class by group over finished runs; None if classes or labels differ."""
     done = any(group.finished for group in groups)
     # before any run has finished, all are shown in their present state
     counted = [group.finished if done else group.runs for group in groups]

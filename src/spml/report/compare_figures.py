@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from markupsafe import Markup
+from matplotlib.axes import Axes
 
 from spml.metrics.bootstrap import Comparison
 from spml.report.figures import GRID, QUIET, class_axis, draw, epoch_axis, look
 from spml.report.format import short
 from spml.report.groups import Band, Group
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 LINE_HEIGHT = 16  # pixels between two labels
 LETTER = 7  # approximate width of a letter in pixels

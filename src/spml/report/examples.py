@@ -39,10 +39,8 @@ PER_CLASS = 3  # suspects at most, so that one class does not fill the page
 class Pictures:
     """The run's items by split, and their pictures as far as they can still be read.
 
-    Attributes:
-        why_not: a sentence on why there are none; empty if there are some.
-        tables: by split, "validation" and "test", with the rows of the stored scores.
-        unread: messages on files that could not be read.
+    `why_not` says why there are none, `unread` which files could not be read; the tables, by split
+    ("validation" and "test"), have the rows of the stored scores.
     """
 
     why_not: str = ""
@@ -73,11 +71,7 @@ class Pictures:
 def find_pictures(
     run: Run, model: Model, data: Experiment | None = None, root: Path | None = None
 ) -> Pictures:
-    """Load the items of a run again; never raises, because the page can do without pictures.
-
-    `data` are given if they are loaded already; `root` is the folder of their files if it is not
-    the one used in training.
-    """
+    """Load the items of a run again; never raises, because the page can do without pictures."""
     if model.features:
         return Pictures(FEATURES)
     try:
@@ -195,10 +189,7 @@ def surprise(logits: Array, truth: npt.NDArray[np.int8]) -> Array:
 
 
 def choose(surprises: Array, truth: npt.NDArray[np.int8], number: int) -> list[tuple[str, int]]:
-    """Kinds and rows of the least, middle and most surprising items.
-
-    Items with different label sets are preferred.
-    """
+    """Kinds and rows of the least, middle and most surprising items, of many label sets."""
     judged = np.flatnonzero((truth == 1).any(axis=1) & np.isfinite(surprises))
     order = judged[np.argsort(surprises[judged], kind="stable")]
     middle = order[np.argsort(np.abs(np.arange(len(order)) - len(order) // 2), kind="stable")]
@@ -250,18 +241,17 @@ def suspects(run: Run, model: Model, pictures: Pictures) -> dict[str, Any] | Non
     )
     known = run.val_truth if run.fact("selection") == "complete" else None
     known = known if known is not None and known.shape == logits.shape and known.all() else None
-    cards = []
-    for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
-        cards.append(
-            {
-                "uri": pictures.uri("validation", row),
-                "item": pictures.name("validation", row),
-                "name": run.classes[column],
-                "probability": float(model.rule.probabilities(logits[row : row + 1])[0, column]),
-                "observed": _positives(run.classes, held.truth[row]),
-                "there": None if known is None else bool(known[row, column] == 1),
-            }
-        )
+    cards = [
+        {
+            "uri": pictures.uri("validation", row),
+            "item": pictures.name("validation", row),
+            "name": run.classes[column],
+            "probability": float(model.rule.probabilities(logits[row : row + 1])[0, column]),
+            "observed": _positives(run.classes, held.truth[row]),
+            "there": None if known is None else bool(known[row, column] == 1),
+        }
+        for row, column in zip(rows.tolist(), columns.tolist(), strict=True)
+    ]
     return {
         "cards": cards,
         "per_class": PER_CLASS,

@@ -1,26 +1,31 @@
-"""The figures of one run, drawn with matplotlib as small SVG in the font of the page."""
+"""Figures drawn with matplotlib: those of one run as small SVG for its page, and files to print."""
 
 from __future__ import annotations
 
 import io
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
+import matplotlib
 import numpy as np
 import numpy.typing as npt
 from markupsafe import Markup
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
+from spml.files import replacing
 from spml.metrics.scores import sigmoid
 from spml.report.format import count, percent, short
 from spml.runs.run import Scored
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 Counts = npt.NDArray[np.int64]
 INK, QUIET, GRID = "#1f2328", "#5b6470", "#dfe3e8"
+# Okabe and Ito's palette, darkened where it is faint on white
 COLOURS = ("#0072b2", "#d55e00", "#00855f", "#9c4f86", "#2a2a2a", "#b07800", "#3f9bd1")
 _LINES = ("-", "--", "-.", ":")  # coprime to the seven colours: 28 methods before a pair repeats
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*", "p", "h")
@@ -41,9 +46,10 @@ STYLE: Any = {  # of every figure, on the page and in print
     "grid.color": GRID,
     "legend.frameon": False,
 }
+_SIZES = ("font.size", "axes.titlesize", "axes.labelsize", "legend.fontsize")
 _PAGE: Any = {
     **STYLE,
-    **dict.fromkeys(("font.size", "axes.titlesize", "axes.labelsize", "legend.fontsize"), 12),
+    **dict.fromkeys(_SIZES, 12),
     **{f"{axis}tick.{kind}.size": 0 for axis in "xy" for kind in ("major", "minor")},
     "xtick.major.pad": 7,  # keeps the first label clear of the other axis's
     "axes.facecolor": "none",
@@ -53,6 +59,7 @@ _PAGE: Any = {
     "hatch.linewidth": 0.8,
     "lines.linewidth": 1.8,
 }
+_UNDATED: Any = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}  # equal on every day
 ABOVE: Any = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderpad": 0}  # place of a legend
 BINS = 25
 _KINDS = {
@@ -94,13 +101,14 @@ def epoch_axis(ax: Axes, title: str) -> None:
 
 
 def class_bars(
-    names: Sequence[str], values: Sequence[float], counts: Mapping[str, int], *, name: str
+    names: Sequence[str], values: Mapping[str, float], counts: Mapping[str, int], *, name: str
 ) -> Markup:
     """AP of each class as a bar, with the number of its observed positives if there are any."""
 
     def paint(ax: Axes) -> None:
-        ax.barh(np.arange(len(names)), values, height=0.62, color=COLOURS[0])
-        for row, value in enumerate(values):
+        shown = [values[name] for name in names]
+        ax.barh(np.arange(len(names)), shown, height=0.62, color=COLOURS[0])
+        for row, value in enumerate(shown):
             put: Any = {"x": value + 1.5, "ha": "left", "color": INK}
             if value > 85:
                 put = {"x": value - 1.5, "ha": "right", "color": "white"}
@@ -169,7 +177,6 @@ def confidences(scored: Scored) -> dict[str, Counts]:
 
 def histogram(counts: Mapping[str, Counts], *, name: str, top: float, width: float = 460) -> Markup:
     """Confidence histograms on a logarithmic count axis that ends at `top`."""
-    from matplotlib.ticker import LogLocator, NullLocator
 
     def paint(ax: Axes) -> None:
         edges = np.linspace(0, 1, BINS + 1)
@@ -198,10 +205,7 @@ def peak(counts: Mapping[str, Counts]) -> float:
 
 
 def look(number: int) -> dict[str, Any]:
-    """Colour, line and marker of the n-th method in every figure.
-
-    The colours are those of Okabe and Ito's palette, darkened if they are faint on white.
-    """
+    """Colour, line and marker of the n-th method in every figure."""
     return {
         "color": COLOURS[number % len(COLOURS)],
         "linestyle": _LINES[number % len(_LINES)],
@@ -211,35 +215,47 @@ def look(number: int) -> dict[str, Any]:
 
 def whole_epochs(ax: Axes) -> None:
     """A few whole numbers as ticks, also for a single epoch."""
-    from matplotlib.ticker import MaxNLocator
-
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8, min_n_ticks=1))
 
 
 def draw(
     paint: Callable[[Axes], None], *, name: str, label: str, width: float = 460, height: float = 280
 ) -> Markup:
-    """Draw one pair of axes as an SVG element.
+    """Draw one pair of axes as an SVG element of that size in pixels, which the page scales.
 
-    Args:
-        paint: draws on the axes.
-        name: unique on the page, so that identifiers of two figures differ.
-        label: description for screen readers.
-        width: in pixels; the page scales the figure.
-        height: in pixels.
+    `name` is unique on the page, so that identifiers of two figures differ; `label` is read aloud.
     """
-    import matplotlib
-    from matplotlib.figure import Figure
-
     text = io.StringIO()
-    with matplotlib.rc_context({**_PAGE, "svg.hashsalt": name}), warnings.catch_warnings():
-        # the browser has glyphs that matplotlib's font lacks
-        warnings.filterwarnings("ignore", message="Glyph .* missing", category=UserWarning)
+    with _styled(_PAGE, name):
         figure = Figure(figsize=(width / 72, height / 72), layout="constrained")
         paint(figure.subplots())
         metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
         figure.savefig(text, format="svg", metadata=metadata)
     return _inline(text.getvalue(), label)
+
+
+@contextmanager
+def printed(*files: Path, size: tuple[float, float], font: float = 10) -> Iterator[Figure]:
+    """A figure to paint on, written to each file (.svg, .png, .pdf) if the block does not raise.
+
+    `size` is in inches; at that size, letters have `font` points.
+    """
+    style = {**STYLE, **dict.fromkeys(_SIZES, font), "hatch.linewidth": 0.7}
+    with _styled(style, files[0].name):
+        figure = Figure(figsize=size, layout="constrained", facecolor="white")
+        yield figure
+        for file in files:
+            kind = file.suffix.lower()
+            with replacing(file) as beside:
+                figure.savefig(beside, format=kind[1:], dpi=160, metadata=_UNDATED.get(kind))
+
+
+@contextmanager
+def _styled(style: Any, salt: str) -> Iterator[None]:
+    with matplotlib.rc_context({**style, "svg.hashsalt": salt}), warnings.catch_warnings():
+        # the browser has glyphs that matplotlib's font lacks
+        warnings.filterwarnings("ignore", message="Glyph .* missing", category=UserWarning)
+        yield
 
 
 def _inline(svg: str, label: str) -> Markup:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from markupsafe import Markup
+from matplotlib.axes import Axes
 
 from spml.files import number
 from spml.metrics.scores import num_reached, ratio, sigmoid
@@ -18,9 +19,6 @@ from spml.report.format import NONE, count, percent
 from spml.report.probabilities import Array, Model
 from spml.runs.names import RESULT
 from spml.runs.run import Run, Scored
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 ON_TEST, ON_VAL = "on the test set", "on the validation set"
 ON_OBSERVED = (
@@ -74,12 +72,9 @@ def _finite(values: Mapping[str, float | None]) -> dict[str, float]:
 
 @dataclass(frozen=True, eq=False)
 class Sweep:
-    """Counts of the tags of each class at each threshold.
+    """Tags by (thresholds, classes), right ones and all, and the positives of each class.
 
-    Attributes:
-        hits: right tags (thresholds, classes); expected numbers if only chances are known.
-        chosen: all tags, of the same shape.
-        total: positives of each class.
+    Right tags are expected numbers if only chances are known.
     """
 
     hits: Array

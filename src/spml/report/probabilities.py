@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 from markupsafe import Markup
+from matplotlib.axes import Axes
 
 from spml.errors import UserError
 from spml.files import Record
@@ -21,8 +22,6 @@ from spml.runs.names import LABELS
 from spml.runs.run import Run
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
     from spml.model.store import TagRule
 
 Array = npt.NDArray[np.float64]
@@ -46,10 +45,8 @@ LOOKS = {RAW: (COLOURS[1], "--", "s"), CALIBRATED: (COLOURS[0], "-", "o")}
 class Model:
     """The chosen model as the page needs it.
 
-    Attributes:
-        rule: decides tags and calibrates probabilities.
-        features: whether its items are feature vectors; None if that is not stored.
-        record: calibration.json; None if `spml calibrate` did not set these thresholds.
+    `features` says whether its items are feature vectors, None if that is not stored; `record` is
+    calibration.json, None if `spml calibrate` did not set these thresholds.
     """
 
     rule: TagRule
@@ -134,12 +131,10 @@ def _curves(run: Run, model: Model) -> tuple[dict[str, Reliability], str]:
     if model.record is None:
         return {}, ""
     stored = {RAW: "logits", CALIBRATED: "calibrated"} if model.calibrated else {RAW: "logits"}
-    curves = {}
-    for name, key in stored.items():
-        probability, share, entries = (
-            np.asarray(model.record["reliability"][key][part]) for part in CURVE
-        )
-        curves[name] = Reliability(probability, share, entries)
+    parts = {name: model.record["reliability"][key] for name, key in stored.items()}
+    curves = {
+        name: Reliability(*(np.asarray(own[part]) for part in CURVE)) for name, own in parts.items()
+    }
     complete = model.record.get("labels") == "complete"
     return curves, TRUE.format(split="validation") if complete else ESTIMATED
 

@@ -13,21 +13,9 @@ from markupsafe import Markup
 from spml.errors import UserError
 from spml.files import replacing
 from spml.report import figures, format
-from spml.report.examples import (
-    NOT_ASKED,
-    Pictures,
-    examples,
-    find_pictures,
-    suspects,
-    unread,
-)
+from spml.report.examples import NOT_ASKED, Pictures, examples, find_pictures, suspects, unread
 from spml.report.format import NONE, chosen_by, count, duration, percent, selection, setting
-from spml.report.measures import (
-    ClassPrecision,
-    class_precision,
-    most_missed,
-    threshold_effects,
-)
+from spml.report.measures import ClassPrecision, class_precision, most_missed, threshold_effects
 from spml.report.probabilities import calibration, read_model
 from spml.runs.names import REPORT
 from spml.runs.run import Run
@@ -171,7 +159,7 @@ def race(run: Run) -> dict[str, Any] | None:
     if record is None or not record.get("winner"):
         return None
     entries = [one for one in record["candidates"] if one["outcome"]]
-    entries.sort(key=lambda one: -(one["score"] or 0.0))
+    entries.sort(key=lambda one: (one["epochs"] < record["epochs"], -(one["score"] or 0.0)))
     rows = [
         {
             "name": one["name"],
@@ -179,7 +167,7 @@ def race(run: Run) -> dict[str, Any] | None:
             "cost": f"{one['cost']:.1f}",
             "outcome": one["outcome"],
         }
-        for one in sorted(entries, key=lambda one: one["epochs"] < record["epochs"])
+        for one in entries
     ]
     return {**record, "rows": rows}
 
@@ -231,18 +219,14 @@ def _bars(run: Run, precision: ClassPrecision | None) -> list[tuple[str, Markup]
         parts = [("", names)]
     elif len(names) > MANY:
         parts = [(f"Best {FEW}", names[:FEW]), (f"Worst {FEW}", names[-FEW:])]
-    bars = []
-    for number, (caption, part) in enumerate(parts):
-        values = [precision.values[name] for name in part]
-        bars.append((caption, figures.class_bars(part, values, counts, name=f"bars-{number}")))
-    return bars
+    return [
+        (caption, figures.class_bars(part, precision.values, counts, name=f"bars-{number}"))
+        for number, (caption, part) in enumerate(parts)
+    ]
 
 
 def class_table(run: Run, columns: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
-    """A row for each class: the columns' values, observed and true positives.
-
-    Rows are sorted by the first column.
-    """
+    """A row for each class, sorted by the first column: its values, observed and true positives."""
     counts, scored = observed_counts(run), run.scored
     heads = [*columns]
     extra = []

@@ -31,12 +31,8 @@ def significance(
 ) -> dict[str, Any]:
     """Return a row for each group except the reference, and a figure; or the reason for none.
 
-    Args:
-        groups: groups in the order of the page.
-        first: the first run of the user's list.
-        against: name of the reference, a method or a group's label; None for the default.
-        baseline: the default method, if it has exactly one group.
-        advance: called with the number of resampled runs and their total.
+    The reference is `against`, a method or a group's label; by default the baseline if it has
+    exactly one group, else the group of the user's first run.
     """
     base = reference(groups, first, against, baseline)
     others = [group for group in groups if group is not base]

@@ -33,7 +33,7 @@ class Ablate(TableOfRuns):
 
     def plan(self, experiment: Experiment) -> Plan:
         """Return the rows of the paper's table, and one with k_hat of its Eq. (kx)."""
-        from spml.bench.ablation import ablation_cases, observed_share
+        from spml.bench.rows import ablation_cases, observed_share
 
         if self.published and self.tune:
             raise UserError("--published runs no trials and --tune does; give one of them")

@@ -65,7 +65,7 @@ class Figures(ManyRuns):
         impure = any(figure.name not in PURE for figure in wanted)
         if not self.data and self.runs is None and impure:
             raise UserError("give DATA, such as digits; or --runs FOLDER, whose runs are drawn")
-        self._check_counts(("jobs",))
+        self._check_counts("jobs")
         out = self.out or Path("figures") / (Path(self.data).stem if self.data else "runs")
         for figure in wanted:
             if not self.overwrite:
@@ -146,9 +146,8 @@ class Figures(ManyRuns):
         """Return the settings by which runs of --runs are selected."""
         if self.runs is None:
             return {}
-        settings = {  # weight files may have any name
-            name: value for name, value in self.changed_settings()[0].items() if name != "weights"
-        }
+        settings = self.changed_settings()[0]
+        settings.pop("weights", None)  # weight files may have any name
         named = {"data": self.data} if self.data and not Path(self.data).suffix else {}
         return settings | named | ({"seed": self.seed} if self.seed else {})
 

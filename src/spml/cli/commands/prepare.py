@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from spml.data import Experiment
-    from spml.data.benchmarks import Benchmark
 
     Name = str
 else:
@@ -38,17 +37,12 @@ class Prepare:
     download: bool = False
     """Download missing files and unpack them; an interrupted download is resumed."""
 
-    @property
-    def benchmark(self) -> Benchmark:
-        """The entry of the benchmark."""
-        return BENCHMARKS[self.data]
-
     def run(self) -> None:
         """Download if asked, read, compare, and print the next step."""
         from rich.console import Console
 
         console = Console(highlight=False, soft_wrap=True, markup=False)
-        archives = self.benchmark.archives
+        archives = BENCHMARKS[self.data].archives
         try:
             experiment = self._complete() if self.download and archives else self._read()
             if experiment is None:
@@ -60,7 +54,7 @@ class Prepare:
             if archives:
                 command = f"spml prepare {self.data} --root {self.root} --download"
                 raise DataError(f"{error}; or get the files with: {command}") from None
-            console.print(self.benchmark.steps.format(root=self.root))
+            console.print(BENCHMARKS[self.data].steps.format(root=self.root))
             raise DataError(f"{error}; the steps are above") from None
         self._report(console, experiment)
 
@@ -89,9 +83,8 @@ class Prepare:
         from spml.cli.output.progress import step_bar
         from spml.data.download import download, left, marker, require_space, unpack
 
-        marks = [marker(archive.name, self.root) for archive in self.benchmark.archives]
-        pairs = zip(self.benchmark.archives, marks, strict=True)
-        archives = [archive for archive, mark in pairs if not mark.exists()]
+        marks = {marker(each.name, self.root): each for each in BENCHMARKS[self.data].archives}
+        archives = [each for mark, each in marks.items() if not mark.exists()]
         if not archives:
             raise DataError(
                 f"{self.root}: unpacked before, but files are missing now; "
@@ -122,11 +115,12 @@ class Prepare:
         classes = f"{len(experiment.classes)} classes"
         console.print(f"{self.data}{version}: {classes}, {train:,} / {val:,} / {test:,} images")
         console.print(f"{mean_positives(experiment):.2f} positives per training image")
-        warnings = differences(self.benchmark, experiment)
+        benchmark = BENCHMARKS[self.data]
+        warnings = differences(benchmark, experiment)
         warnings += self._print_hashes(console, experiment)
         for text in warnings:
             console.print(f"warning: {text}")
-        if not warnings and (paper := self.benchmark.paper) is not None:
+        if not warnings and (paper := benchmark.paper) is not None:
             sizes = f"{paper.train:,} / {paper.val:,} / {paper.test:,}"
             console.print(f"as in the paper: {sizes}, {paper.positives}")
         listed = len(experiment.observed) + test
@@ -140,7 +134,7 @@ class Prepare:
         """Print the hash of the single positives of each list; return warnings."""
         from spml.data.check.benchmark import observed_sha256
 
-        expected = self.benchmark.observed_sha256
+        expected = BENCHMARKS[self.data].observed_sha256
         hashes = observed_sha256(experiment)
         for split, value in hashes.items():
             same = ", as the reference protocol's" if expected.get(split) == value else ""

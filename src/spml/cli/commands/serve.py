@@ -15,7 +15,7 @@ TOKEN = "SPML_TOKEN"
 
 @dataclass(frozen=True, kw_only=True)
 class Serve(ModelOptions):
-    """Serve a web page and an HTTP endpoint that tag pictures or features.
+    """Serve a web page and HTTP endpoint that tag pictures or features.
 
     Example: spml serve runs/photos --port 7860
     """

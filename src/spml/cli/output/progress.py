@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Protocol
 
 from rich.console import Console
 from rich.progress import (
@@ -21,33 +20,18 @@ from rich.progress import (
 PATIENCE = 2.0  # seconds without a bar
 
 
-class Advance(Protocol):
-    """Receives the amount of work that is done, and its total if it is known."""
-
-    def __call__(self, done: int, total: int | None = None) -> None:
-        """Show the amount."""
-
-
-class AdvanceStep(Protocol):
-    """`Advance` for work of several steps."""
-
-    def __call__(self, what: str, done: int, total: int | None = None) -> None:
-        """Show the step and its amount."""
+# receives the amount of work that is done, and its total if it is known; with several steps, the
+# name of the step first
+Advance = Callable[..., None]
 
 
 @contextmanager
-def step_bar(*columns: ProgressColumn) -> Iterator[AdvanceStep]:
-    """Show a bar on a terminal once the work has taken some seconds.
-
-    Args:
-        columns: what is beside the bar. Default: the amount and the time.
-    """
+def step_bar(*columns: ProgressColumn) -> Iterator[Advance]:
+    """Show a bar, beside it the amount and the time or other columns, after some seconds."""
     console = Console(stderr=True)
-    shown = TextColumn("{task.description}"), BarColumn()
     beside = columns or (MofNCompleteColumn(), TimeElapsedColumn())
-    progress = Progress(
-        *shown, *beside, console=console, transient=True, disable=not console.is_terminal
-    )
+    shown = TextColumn("{task.description}"), BarColumn(), *beside
+    progress = Progress(*shown, console=console, transient=True, disable=not console.is_terminal)
     started = time.monotonic()
     task = progress.add_task("")
 

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from spml.report.results import ResultTable
+    from spml.report.groups import ResultTable
 
 Row = tuple[str, Sequence[str]]
 
