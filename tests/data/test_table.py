@@ -119,6 +119,7 @@ def test_parts_that_do_not_fit(items, classes, labels, message):
 
 def test_names_may_be_arrays():
     table = LabelTable(np.array(["a"]), np.array(["x", "y"]), [[1, 0]])
+    assert repr(table) == "LabelTable(1 items, 2 classes)"
     assert table.classes == ["x", "y"] and table.take([0]).items == ["a"]
 
 

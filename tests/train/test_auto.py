@@ -156,7 +156,7 @@ def test_too_few_observed_labels_decide_nothing(table, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "options", "says"),
     [
-        (Settings(selection="complete"), {}, "observed labels alone"),
+        (Settings(selection="complete"), {}, "which these data lack; use 'observed'"),
         (Settings(race_budget=-1), {}, "must not be negative"),
         (Settings(method="auto"), {"q3": 1.0}, "name a method"),
     ],
@@ -166,3 +166,10 @@ def test_mistakes_are_refused_before_anything_is_written(table, tmp_path, settin
     with pytest.raises(UserError, match=says):
         fit(load(table), settings, out, options=options, quiet=True)
     assert not out.exists()
+
+
+def test_complete_labels_do_not_decide_a_race(tmp_path):
+    settings = Settings(method="auto", selection="complete")
+    with pytest.raises(UserError, match="chooses by observed labels alone"):
+        fit(load("digits"), settings, tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run").exists()

@@ -172,10 +172,11 @@ def test_the_smallest_share_comes_from_the_last_batch(items, batch, devices, acc
     assert smallest_share(items, settings) == share
 
 
-def test_a_last_batch_of_one_is_refused_before_anything_is_written(pictures, tmp_path):
+@pytest.mark.parametrize("method", ["an", "auto"])
+def test_a_last_batch_of_one_is_refused_before_anything_is_written(pictures, tmp_path, method):
     few = replace(load(pictures), train_rows=load(pictures).train_rows[:5])
     settings = Settings(
-        method="an",
+        method=method,
         backbone="resnet18",
         weights="none",
         size=32,

@@ -222,6 +222,9 @@ class LabelTable:
     def __len__(self) -> int:
         return len(self.items)
 
+    def __repr__(self) -> str:
+        return f"LabelTable({len(self):,} items, {len(self.classes):,} classes)"
+
     @property
     def labels(self) -> Labels:
         """All labels as a dense int8 array; refused above 2 GiB."""

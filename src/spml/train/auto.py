@@ -127,6 +127,7 @@ class Race:
         first = next(iter(self.entries.values())).candidate
         config = {**self._config(first), "method": AUTO, "options": {}, "side_information": {}}
         if not self.folder.check(config, resume=resume, overwrite=overwrite):
+            fitting.build(self.experiment, self.resolved, first.options)  # refuses before writing
             self.folder.begin(config)
         try:
             with self._pictures():
