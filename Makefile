@@ -23,6 +23,7 @@ lint: $(VENV)/.ready-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python tools/figures_check.py
 
 format: $(VENV)/.ready-dev
 	$(BIN)/ruff check --fix .
