@@ -131,13 +131,14 @@ def spml(*words):
 
 
 methods = ",".join([*BASELINES, "mine:spare"])
+seeds = "1" if options.short else "2"
 protocol = f"--backbone tiny --epochs {1 if options.short else 8} --batch-size 32 --lr 0.01"
 print(
     spml(
         *("bench", "scenes.npz", "--labels", "complete", "--methods", methods),
         *protocol.split(),
         *("--flip", "False"),  # a mirrored digit is another sign
-        *("--seeds", "1" if options.short else "2", "--jobs", "2", "--against", "mine:spare"),
+        *("--seeds", seeds, "--jobs", seeds, "--against", "mine:spare"),
         *("--out", "bench", "--quiet", "--accelerator", "cpu"),
     )
 )
