@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-faults test-matrix lint format docs site package clean
+.PHONY: demo test test-faults test-matrix lint format examples docs site package clean
 
 demo: $(VENV)/.ready
 	$(BIN)/spml demo --out demo
@@ -23,10 +23,17 @@ lint: $(VENV)/.ready-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python tools/figures_check.py
 
 format: $(VENV)/.ready-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+examples: $(VENV)/.ready-dev
+	rm -rf build/examples
+	$(BIN)/python examples/new_loss.py
+	$(BIN)/python examples/photos_to_server.py
+	$(BIN)/python examples/presence_only.py
 
 docs: $(VENV)/.ready-dev
 	$(BIN)/python tools/method_pages.py docs/framework.md docs/methods.md docs/bibliography.md docs/methods
