@@ -121,7 +121,6 @@ def test_names_that_predictions_cannot_take(save, name):
 def test_several_splits(save, tmp_path):
     for name, item in (("test", "c"), ("validation", "b"), ("train", "a")):
         save({"image": [item], "label": [1]}, f"set/{name}", label=NAMES)
-    (tmp_path / "set/dataset_dict.json").write_text('{"splits": ["test", "validation", "train"]}')
     assert items(tmp_path / "set") == {"train": ["a"], "val": ["b"], "test": ["c"]}
     assert labels(tmp_path / "set") == {"a": [0, 1, 0]}
 
@@ -298,15 +297,7 @@ def test_columns_that_are_missing(save):
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({"dataset_dict.json": "{"}, "dataset_dict.json: not JSON"),
-        ({"dataset_dict.json": "[]"}, "dataset_dict.json: not a JSON object"),
-        ({"dataset_dict.json": "{}"}, "no list of splits"),
-        ({"dataset_dict.json": '{"splits": [1]}'}, "no list of splits"),
-        ({"dataset_dict.json": '{"splits": ["train"]}'}, "no Arrow or Parquet files"),
-        (
-            {"dataset_dict.json": '{"splits": ["extra"]}', "extra/x.arrow": ""},
-            "split 'extra' is not",
-        ),
+        ({"extra/x.arrow": ""}, "split 'extra' is not"),
         ({"data/train-0-of-1.parquet": "x", "data/odd-0-of-1.parquet": "x"}, "split 'odd'"),
         ({"data/train.parquet": "x"}, "train.parquet: cannot be read"),
         ({"x.arrow": ""}, "x.arrow"),

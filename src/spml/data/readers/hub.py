@@ -63,7 +63,7 @@ def fill(builder: Builder, store: Store | None = None) -> bool:
     from pyarrow import types
 
     number, listed = 0, False
-    for part in parts_of(builder.source):
+    for part in sorted(_parts(builder.source), key=lambda part: SPLITS.index(part.split)):
         with arrow_errors(part.file, "cannot be read"):
             for batch in _batches(part.file):
                 batch.validate(full=True)  # pyarrow does not check a damaged Arrow file otherwise
@@ -92,34 +92,15 @@ def fill(builder: Builder, store: Store | None = None) -> bool:
 
 def is_hub_folder(path: Path) -> bool:
     """Whether the library `datasets` writes or reads such a folder."""
-    if not path.is_dir():
-        return False
-    return (path / "dataset_dict.json").is_file() or next(_found_parts(path), None) is not None
+    return path.is_dir() and next(_parts(path), None) is not None
 
 
-def parts_of(path: Path) -> list[Part]:
-    """Return the files of a dataset's folder, in the order of splits."""
-    listed = path / "dataset_dict.json"
-    if listed.is_file():
-        names = read_json(listed, AGAIN).get("splits")
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise DataError(f"{listed}: no list of splits; {AGAIN}")
-        parts = [
-            Part(_split(path, name), file)
-            for name in names
-            for file in _files(path / name, "*.arrow")
-        ]
-    else:
-        parts = list(_found_parts(path))
-    if not parts:
-        raise DataError(f"{path}: no Arrow or Parquet files; {AGAIN}")
-    return sorted(parts, key=lambda part: SPLITS.index(part.split))
-
-
-def _found_parts(path: Path) -> Iterator[Part]:
+def _parts(path: Path) -> Iterator[Part]:
     """Yield Arrow files, or else Parquet files, or else metadata files of pictures."""
-    if arrow := _files(path, "*.arrow"):
-        yield from (Part("train", file, named=False) for file in arrow)
+    arrow, inner = _files(path, "*.arrow"), _files(path, "*/*.arrow")
+    yield from (Part("train", file, named=False) for file in arrow)
+    yield from (Part(_split(path, file.parent.name), file) for file in inner)
+    if arrow or inner:
         return
     files = _files(path, "*.parquet") + _files(path, "data/*.parquet")
     shards = [file for file in files if file.name not in METADATA]
