@@ -101,11 +101,6 @@ def test_seeds():
     assert (drawn(labels, "frequency", 1)[0] != drawn(labels, "frequency", 2)[0]).any()
 
 
-def test_unknown_labels_cannot_be_drawn_from():
-    with refused("complete labels"):
-        draw_weighted(SparseLabels.from_dense([[1, 0]]), np.zeros(1))
-
-
 @pytest.mark.parametrize(
     ("text", "part"),
     [

@@ -5,7 +5,6 @@ import sys
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from spml.data import LabelTable, load, read
 from spml.data.check import files as files
@@ -97,15 +96,6 @@ def test_a_file_that_cannot_be_opened_is_unreadable(table, monkeypatch):
     assert "(Permission denied)" in report.errors[0].message
 
 
-def test_size_is_passed_to_the_decoder(table, monkeypatch):
-    import spml.data.images.decode as pictures
-
-    sizes = []
-    monkeypatch.setattr(pictures, "decode", lambda path, size: sizes.append(size))
-    check(read(table("image,label\na.png,dog\nb.png,dog\n")), size=32)
-    assert sizes == [32, 32]
-
-
 def test_the_same_bytes_in_two_splits_leak(table, picture):
     for name in ("train.png", "val.png", "test.png"):
         picture(name, 1)
@@ -129,21 +119,6 @@ def test_pictures_of_equal_length_are_not_the_same(picture, write):
     assert len(lengths) == 1
     rows = "0.bmp,dog,\n1.bmp,dog,\n2.bmp,dog,\n3.bmp,dog,test\n"
     assert checked(write(f"image,label,split\n{rows}")).problems == []
-
-
-def test_only_files_of_equal_length_are_hashed(table, picture, monkeypatch):
-    hashed, digest = [], files.hashlib.file_digest
-
-    def noted(file, name):
-        hashed.append(file.name)
-        return digest(file, name)
-
-    monkeypatch.setattr(files.hashlib, "file_digest", noted)
-    picture("a.png", 1)
-    picture("b.png", 1)
-    Image.new("RGB", (300, 4)).save(picture("c.png", 2))
-    report = checked(table("image,label\na.png,dog\nb.png,dog\nc.png,dog\n"))
-    assert len(hashed) == 2 and kinds(report, "warning")["repeated"] == 1
 
 
 def test_broken_files_are_not_copies_of_each_other(write, picture):

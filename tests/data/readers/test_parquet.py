@@ -73,13 +73,6 @@ def test_labels_of_a_skipped_row_are_not_given_to_another(save):
     assert [str(error).partition(": ")[0].rpartition(" ")[2] for error in errors] == ["2", "3"]
 
 
-def test_class_list(save):
-    expected = ["dog", "cat"]
-    assert train(save(image=["a"], label=["dog"]), classes=["dog", "cat"]).classes == expected
-    with refused(r"row 2: class 'dgo'.*did you mean 'dog'"):
-        read(save(image=["a", "b"], label=["dog", "dgo"]), classes=["dog"])
-
-
 @pytest.mark.parametrize(
     ("columns", "message"),
     [

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spml.data import LabelTable, read
-from spml.errors import DataError
+from spml.data import read
 from tests.data.conftest import FUZZ, refused, rows, splits, train
 
 SPLIT, NEGATIVE = "image,label,split\n", "image,label,negative\n"
@@ -108,10 +107,6 @@ def test_line_numbers_count_every_line(write, text):
         read(write(text))
 
 
-def test_root_replaces_the_folder(write, tmp_path):
-    assert train(write("image,label\na,dog\n"), tmp_path / "x").root == tmp_path / "x"
-
-
 def test_a_class_called_label_among_class_columns_is_reported(write):
     path = write("image,cat,label,split\na.jpg,1,0,train\nb.jpg,,1,train\n")
     with refused("line 1: column 'label' holds nothing but 1, 0 and -1, and so does 'cat'"):
@@ -126,14 +121,6 @@ def test_class_list_fixes_the_order(write):
         table = train(path, classes=classes)
         assert table.classes == ["dog", "cat", "bird"]
         assert rows(table) == {"a": [1, 0, 0], "b": [0, 1, 0]}
-
-
-def test_class_list_with_names_to_show(write):
-    path = write("image,label\na,n02\nb,n01\n")
-    names = write("n01\tdog\nn02\tcat\nn03\n", "classes.txt")
-    table = train(path, classes=names)
-    assert table.classes == ["dog", "cat", "n03"]
-    assert rows(table) == {"a": [0, 1, 0], "b": [1, 0, 0]}
 
 
 @pytest.mark.parametrize(
@@ -224,41 +211,6 @@ def test_line_ends(write, end):
     assert rows(table) == {"a": [1, 0], "b": [0, 1]} and table.where(1).endswith("my.csv, line 3: ")
     with refused(r"my.csv, line 3: byte 0xe9 is not UTF-8"):
         read(write(end.join([b"image,label", b"a,dog", b"b,caf\xe9", b""])))
-
-
-def test_wide_columns_must_be_in_the_class_list(write):
-    with refused(r"line 1: class 'dgo'.*did you mean 'dog'"):
-        read(write("image,dgo\na,1\n"), classes=["dog"])
-
-
-def test_a_missing_class_list(write):
-    with refused(r"none.txt: no such file of class names; check the path, or give names"):
-        read(write("image,label\na,dog\n"), classes="none.txt")
-
-
-CELLS = ["image", "label", "split", "negative", "a", "b", "dog", "dog|cat", "1", "0", "-1", "train"]
-HEADERS = ["image,label", "image,a,b", "image;label;split"]
-GRID = st.lists(
-    st.lists(st.sampled_from([*CELLS, "", '"']), max_size=4).map(",".join), max_size=6
-).map("\n".join)
-HEADED = st.tuples(st.sampled_from(HEADERS), GRID).map("\n".join)
-TEXTS = st.one_of(GRID, HEADED, st.text(max_size=60)).map(
-    lambda text: text.encode("utf-8", "surrogatepass")
-)
-
-
-@FUZZ
-@given(st.one_of(TEXTS, st.binary(max_size=80)))
-def test_any_bytes_give_a_table_or_a_data_error(tmp_path: Path, content):
-    path = tmp_path / "fuzz.csv"
-    path.write_bytes(content)
-    for kind in ("observed", "complete"):
-        try:
-            tables = read(path, labels=kind)
-        except DataError as error:
-            assert "fuzz.csv" in str(error)
-        else:
-            assert all(isinstance(table, LabelTable) and len(table) for table in tables.values())
 
 
 CHARACTERS = st.characters(codec="utf-8", exclude_characters='|"', exclude_categories=["Z", "Cc"])

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from spml.data.check.files import Advance, inspect_arrays, inspect_files
 from spml.data.check.problems import Findings, Place, Problem
 from spml.data.experiment import train_list
-from spml.data.names import joined_names, near_duplicates, separated_names, written_lists
+from spml.data.names import doubtful_names, near_duplicates
 from spml.data.observation import draw
 from spml.data.readers.builder import Kind
 from spml.data.table import SPLITS, Labels, LabelTable, SparseLabels, concatenate
@@ -133,12 +133,7 @@ def label_problems(
         text = f"{shown(name)} ({count:,}) and {shown(other)} ({other_count:,})"
         problems.append(Problem("near_names", text))
     classes = next(iter(tables.values())).classes
-    several = {name: f"contains {sign!r}" for name, sign in separated_names(classes).items()}
-    several |= {
-        name: f"{' and '.join(map(repr, parts))} are classes too"
-        for name, parts in joined_names(classes)
-    }
-    for name, what in (several | written_lists(classes)).items():
+    for name, what in doubtful_names(classes).items():
         problems.append(Problem("joined_names", f"{name!r}: {what}"))
     for part in SPLITS:
         problems += _unlabelled(part, tables[part]) if part in tables else []
