@@ -4,13 +4,12 @@ import os
 import sys
 
 import numpy as np
-import pytest
 
 from spml.data import LabelTable, load, read
 from spml.data.check import files as files
 from spml.data.check.check import check, positives_seen
 from spml.data.check.problems import KINDS, Place, count_kinds, counted
-from spml.errors import DataError
+from tests.data.conftest import refused
 
 
 def checked(csv, labels=None):
@@ -275,20 +274,11 @@ def test_rows_without_a_positive(table):
     assert "my.csv, line 3: 'b.png'" in report.by_kind()["unlabelled"][0].message
 
 
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        ("a.png,dog,test\nb.png,dog,val\n", "no training rows, only val and test"),
-        ("a.png,dog,train\nb.png,dog,val\n", "1 training rows; at least 2 are needed"),
-        ("a.png,dog,train\nb.png,dog,\n", "2 rows give no validation row"),
-        ("a.png,dog,\nb.png,dog,\nc.png,,val\n", "the validation rows have no label"),
-        ("a.png,dog,\nb.png,,\nc.png,,\nd.png,,\ne.png,,\n", "the validation rows have no label"),
-    ],
-)
-def test_data_that_training_would_refuse_are_an_error(table, rows, message):
-    csv = table(f"image,label,split\n{rows}")
-    assert message in only(checked(csv), "untrainable").message
-    with pytest.raises(DataError):
+def test_data_that_training_would_refuse_are_an_error(table):
+    csv = table("image,label,split\na.png,dog,test\nb.png,dog,val\n")
+    message = "no training rows, only val and test; mark some rows train"
+    assert only(checked(csv), "untrainable").message == message
+    with refused(message):
         load(csv)
 
 

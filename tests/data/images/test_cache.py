@@ -51,13 +51,6 @@ def test_files_of_the_same_bytes_share_their_pixels(tmp_path, decoded, settled):
     assert len(decoded) == 5
 
 
-def test_another_size_is_another_pool(tmp_path):
-    table = make(tmp_path / "a", 2)
-    for size in (8, 9):
-        open_cache([table], size, folder=tmp_path / "cache")
-    assert len(list((tmp_path / "cache").iterdir())) == 2
-
-
 @pytest.mark.parametrize("seconds", [0, 5000])
 def test_a_changed_file_gives_its_new_pixels(tmp_path, settled, seconds):
     table = make(tmp_path / "a", 4, kind="bmp")  # all have the same length

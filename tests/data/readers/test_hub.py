@@ -108,16 +108,6 @@ def test_names_of_class_labels_are_stripped(save):
     assert table.classes == ["dog", "a b"] and rows(table) == {"a": [1, 0], "b": [0, 1]}
 
 
-@pytest.mark.parametrize("name", ["tags", "a|b"])
-def test_names_that_predictions_cannot_take(save, name):
-    listed = save({"image": ["a"], "label": [0]}, "listed", label={"names": ["dog", name]})
-    with refused(r"listed: class .*; rename it, or"):
-        read(listed)
-    named = save({"image": ["a", "b"], "label": [["dog"], [name]]}, "named")
-    with refused(r"named, row 2: class .*; rename it, or"):
-        read(named)
-
-
 def test_several_splits(save, tmp_path):
     for name, item in (("test", "c"), ("validation", "b"), ("train", "a")):
         save({"image": [item], "label": [1]}, f"set/{name}", label=NAMES)

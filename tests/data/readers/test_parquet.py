@@ -66,13 +66,6 @@ def test_wide_form(save, kind, monkeypatch):
     assert rows(read(path, labels="complete")["val"]) == {"c": [-1, -1, -1, -1]}
 
 
-def test_labels_of_a_skipped_row_are_not_given_to_another(save):
-    errors = []
-    path = save(image=["a", "b", None, "d"], cat=[1, 7, 0, 0], dog=[0, 1, 1, 0], owl=[0, -1, -1, 1])
-    assert rows(train(path, on_error=errors.append)) == {"a": [1, 0, 0], "d": [0, 0, 1]}
-    assert [str(error).partition(": ")[0].rpartition(" ")[2] for error in errors] == ["2", "3"]
-
-
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
@@ -83,8 +76,6 @@ def test_labels_of_a_skipped_row_are_not_given_to_another(save):
         ({"image": ["a"], "label": [[1]]}, "row 1: label 1 is no text"),
         ({"image": ["a"], "label": ["dog"], "split": [0]}, "column 'split' holds int64"),
         ({"image": ["a"], "labels": ["dog"]}, "row 1: 'dog' in column 'labels'.* called 'label'"),
-        ({"image": ["a"], "tags": [1]}, "class 'tags' is called like a column of predictions"),
-        ({"image": ["a", "b"], "label": [["dog"], ["a|b"]]}, "row 2: class 'a.b' contains '.'"),
         ({"image": ["a", None], "label": ["dog", "cat"]}, "row 2: the image cell is empty"),
         ({**THREE, "split": ["val", "train", "tset"]}, "row 3: split 'tset'.*'test'"),
         ({**THREE, "split": ["val", "train", "test"]}, "row 3: .* at row 1; keep"),
@@ -93,7 +84,6 @@ def test_labels_of_a_skipped_row_are_not_given_to_another(save):
         ({**TWO, "cat": [1.0, 0.5]}, "row 2: 0.5 in column 'cat'"),
         ({**TWO, "cat": [1.0, np.inf]}, "row 2: .* in column 'cat'"),
         ({"image": pa.array([], pa.string()), "label": pa.array([], pa.string())}, "no rows"),
-        ({"image": ["a"], "label": [""]}, "no row has a label"),
         ({"image": ["a"], "label": pa.array([None])}, "no row has a label"),
     ],
 )
