@@ -192,17 +192,10 @@ def _fitted(main: LabelTable, source: Path, table: LabelTable, path: Path) -> La
     if table.x is not None and items == [f"{i}" for i in range(len(items))]:
         items = [f"{path.name}:{item}" for item in items]  # rows without names
     elif table.root is not None and main.root is not None and table.root != main.root:
-        here, way = f"{_normal(main.root)}{os.sep}", _way(main.root, table.root)
-        items = [os.path.normpath(way / item).removeprefix(here) for item in items]
+        # A relative way stays valid if both folders are moved together.
+        way = Path(os.path.relpath(table.root.resolve(), main.root.resolve()))
+        items = [os.path.normpath(way / item) for item in items]
     return table.replaced(items=items, labels=sparse, root=main.root)
-
-
-def _way(start: Path, target: Path) -> Path:
-    """Return the relative path of a folder; it stays valid if both folders are moved together."""
-    try:
-        return Path(os.path.relpath(target.resolve(), start.resolve()))  # ".." as the system does
-    except ValueError:  # another drive
-        return target.absolute()
 
 
 def _identities(table: LabelTable) -> Sequence[str]:
@@ -210,11 +203,7 @@ def _identities(table: LabelTable) -> Sequence[str]:
     if table.x is not None or table.root is None:
         return table.items
     start = table.root.absolute()
-    return [_normal(start / item) for item in table.items]
-
-
-def _normal(path: Path) -> str:
-    return os.path.normpath(path.absolute())
+    return [os.path.normpath(start / item) for item in table.items]
 
 
 def _without_known(
