@@ -35,11 +35,11 @@ def image_column(
     `wanted` is another name of the column. Other columns of the CSV or Parquet file are ignored;
     rows are read on demand.
     """
-    builder = builder_of(path, Reading(on_error=on_error, columns=Columns(image=wanted)))
+    builder = builder_of(path, Reading(on_error=on_error))
     rows, place, header = opened(builder, EXAMPLE)
     names = [name.strip() for name in header]
     with builder.located(place):
-        column = named_columns(builder, names, ("image",)).get("image")
+        column = named_columns(names, Columns(image=wanted), ("image",)).get("image")
     if column is None:
         problem = f"no column 'image'; {REMEDY}; the columns are {listed(names)}"
         raise builder.error(place, problem)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +14,15 @@ from typing import Any
 
 from spml.data.names import suggestion
 from spml.data.readers.builder import Builder, Reading
-from spml.data.readers.columns import feature, feature_columns, is_number, listed, position, recipe
+from spml.data.readers.columns import (
+    Columns,
+    feature,
+    feature_columns,
+    is_number,
+    listed,
+    position,
+    recipe,
+)
 from spml.data.readers.parquet import SUFFIXES, parquet_header, parquet_rows
 from spml.data.table import SPLITS, LabelTable
 from spml.errors import DataError
@@ -44,7 +53,8 @@ def read_table(path: Path, root: Path | None, reading: Reading) -> dict[str, Lab
     """
     builder = builder_of(path, reading, root)
     rows, place, header = opened(builder, "such as image,label")
-    form = Form.of(builder, place, header)
+    with builder.located(place):
+        form = Form.of(header, reading.columns, place)
     if form.features and path.suffix.lower() in SUFFIXES:
         raise DataError(f"{path}: --features reads CSV files; write the table as one")
     builder.feature_names = [name for _, name in form.features]
@@ -148,30 +158,35 @@ class Form:
     features: tuple[tuple[int, str], ...] = ()
 
     @classmethod
-    def of(cls, builder: Builder, place: int, header: Sequence[str]) -> Form:
+    def of(cls, header: Sequence[str], columns: Columns, place: int) -> Form:
         """Return the form of a header; in long form, other columns are ignored."""
         names = [name.strip() for name in header]
-        with builder.located(place):
-            at = named_columns(builder, names)
-            features = _features(builder, names, at)
-        image = at.get("image")
-        if image is None and not features:
+        at = named_columns(names, columns)
+        features: tuple[tuple[int, str], ...] = ()
+        if columns.features is not None:
+            lowered = [name.lower() for name in names]
+            if "image" not in at and "id" in lowered:
+                at["image"] = lowered.index("id")
+            chosen = feature_columns(names, columns.features, set(at.values()))
+            features = tuple((i, names[i]) for i in chosen)
+        elif "image" not in at:
             remedy = "name the one of the paths 'image', or give --image-column"
             if hint := recipe(names):
                 remedy += f"; {hint}"
-            raise builder.error(
-                place, f"no column 'image'; the columns are {listed(names)}; {remedy}"
-            )
+            raise DataError(f"no column 'image'; the columns are {listed(names)}; {remedy}")
+        others = {i: name for i, name in enumerate(names) if i not in at.values()}
         if "label" not in at:
-            others = {*at.values(), *(i for i, _ in features)}
-            classes = _class_columns(builder, place, names, others)
-            return cls(image, None, None, at.get("split"), classes, place, features)
+            classes = _class_columns(
+                {i: others[i] for i in others if (i, others[i]) not in features}
+            )
+            return cls(at.get("image"), None, None, at.get("split"), classes, place, features)
         optional = [name for name in ("negative", "split") if name not in at]
-        for i, name in enumerate(names):
+        for name in others.values():
             hint = suggestion(name, optional, 0.8)
-            if i not in at.values() and name.lower() not in COLUMNS and hint:
-                raise builder.error(place, f"column {name!r} is not known{hint}")
-        return cls(image, at["label"], at.get("negative"), at.get("split"), (), place, features)
+            if name.lower() not in COLUMNS and hint:
+                raise DataError(f"column {name!r} is not known{hint}")
+        negative, split = at.get("negative"), at.get("split")
+        return cls(at.get("image"), at["label"], negative, split, (), place, features)
 
     @property
     def used(self) -> list[int]:
@@ -206,10 +221,9 @@ class Form:
 
 
 def named_columns(
-    builder: Builder, names: Sequence[str], wanted: Sequence[str] = COLUMNS
+    names: Sequence[str], columns: Columns, wanted: Sequence[str] = COLUMNS
 ) -> dict[str, int]:
     """Return the positions of the wanted columns that the table has."""
-    columns = builder.reading.columns
     lowered = [name.lower() for name in names]
     own = {"image": columns.image, "label": columns.label}
     at = {}
@@ -224,35 +238,19 @@ def named_columns(
     return at
 
 
-def _features(
-    builder: Builder, names: Sequence[str], at: dict[str, int]
-) -> tuple[tuple[int, str], ...]:
-    """Return the columns of features; a column `id` may name their rows."""
-    patterns = builder.reading.columns.features
-    if patterns is None:
-        return ()
-    if "image" not in at and "id" in (lowered := [name.lower() for name in names]):
-        at["image"] = lowered.index("id")
-    return tuple((i, names[i]) for i in feature_columns(names, patterns, set(at.values())))
-
-
-def _class_columns(
-    builder: Builder, place: int, names: list[str], others: set[int]
-) -> tuple[tuple[int, str], ...]:
-    columns = [(i, name) for i, name in enumerate(names) if i not in others]
+def _class_columns(columns: dict[int, str]) -> tuple[tuple[int, str], ...]:
+    """Return the columns as classes, if each has a name of its own."""
     if not columns:
-        raise builder.error(
-            place,
+        raise DataError(
             "no column 'label' and none of a class; add a column 'label', or one per class, "
-            "or give --label-column",
+            "or give --label-column"
         )
-    seen: set[str] = set()
-    for i, name in columns:
-        if not name or name in seen:
-            problem = f"column {name!r} appears twice" if name else f"column {i + 1} has no name"
-            raise builder.error(place, f"{problem}; give each class one named column")
-        seen.add(name)
-    return tuple(columns)
+    counts = Counter(columns.values())
+    for i, name in columns.items():
+        problem = f"column {name!r} appears twice" if name else f"column {i + 1} has no name"
+        if not name or counts[name] > 1:
+            raise DataError(f"{problem}; give each class one named column")
+    return tuple(columns.items())
 
 
 def item_of(builder: Builder, place: int, image: str) -> str:
@@ -304,27 +302,25 @@ def _fill_wide(builder: Builder, form: Form, rows: Iterator[Record]) -> None:
 def _checked_long(
     builder: Builder, form: Form, header: Sequence[str], records: Iterator[Record]
 ) -> Iterator[Record]:
-    """Yield the records of a table in long form; raise if its head shows that it is wide."""
+    """Yield the records of a table in long form; raise if its head shows that it is wide.
+
+    Then `label` is likely a class among others that have a column each.
+    """
     head = []
     for record in islice(records, HEAD):
         head.append(record)
         yield record
-    if builder.classes is None and builder.reading.columns.label is None:
-        _refuse_values(builder, form, header, head)
-    yield from records
-
-
-def _refuse_values(builder: Builder, form: Form, header: Sequence[str], head: list[Record]) -> None:
-    """Raise DataError if `label` is likely a class among others that have a column each."""
-    named = {form.image, form.label, form.negative, form.split, *(i for i, _ in form.features)}
 
     def holds_values(column: int | None) -> bool:
         cells = {str(cells[column]).strip() for _, cells in head if column is not None} - {""}
         return bool(cells) and cells <= VALUES.keys()
 
-    others = [name for i, name in enumerate(header) if i not in named and holds_values(i)]
-    if others and holds_values(form.label):
-        problem = "column 'label' holds nothing but 1, 0 and -1, and so does"
-        remedy = "if each column is a class, call this one otherwise"
-        remedy += "; if it holds names, give them with --classes"
-        raise builder.error(form.place, f"{problem} {others[0].strip()!r}; {remedy}")
+    if builder.classes is None and builder.reading.columns.label is None:
+        named = form.used
+        others = [name for i, name in enumerate(header) if i not in named and holds_values(i)]
+        if others and holds_values(form.label):
+            problem = "column 'label' holds nothing but 1, 0 and -1, and so does"
+            remedy = "if each column is a class, call this one otherwise"
+            remedy += "; if it holds names, give them with --classes"
+            raise builder.error(form.place, f"{problem} {others[0].strip()!r}; {remedy}")
+    yield from records
