@@ -111,6 +111,7 @@ def test_names_of_class_labels_are_stripped(save):
 def test_several_splits(save, tmp_path):
     for name, item in (("test", "c"), ("validation", "b"), ("train", "a")):
         save({"image": [item], "label": [1]}, f"set/{name}", label=NAMES)
+    (tmp_path / "set/dataset_dict.json").touch()
     assert items(tmp_path / "set") == {"train": ["a"], "val": ["b"], "test": ["c"]}
     assert labels(tmp_path / "set") == {"a": [0, 1, 0]}
 
@@ -287,7 +288,7 @@ def test_columns_that_are_missing(save):
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({"extra/x.arrow": ""}, "split 'extra' is not"),
+        ({"dataset_dict.json": "", "extra/x.arrow": ""}, "split 'extra' is not"),
         ({"data/train-0-of-1.parquet": "x", "data/odd-0-of-1.parquet": "x"}, "split 'odd'"),
         ({"data/train.parquet": "x"}, "train.parquet: cannot be read"),
         ({"x.arrow": ""}, "x.arrow"),

@@ -56,7 +56,7 @@ def test_wide_form(save, kind, monkeypatch):
         zebra=pa.array([1, None, -1], kind),
         split=["train", None, "val"],
         ant=pa.array([0, 1, 0], kind),
-        owl=pa.array([None, None, None]),
+        owl=pa.array([None, np.nan, None], pa.float64(), from_pandas=False),
         bee=pa.array([True, False, None]),
     )
     tables = read(path)

@@ -97,10 +97,12 @@ def is_hub_folder(path: Path) -> bool:
 
 def _parts(path: Path) -> Iterator[Part]:
     """Yield Arrow files, or else Parquet files, or else metadata files of pictures."""
-    arrow, inner = _files(path, "*.arrow"), _files(path, "*/*.arrow")
-    yield from (Part("train", file, named=False) for file in arrow)
-    yield from (Part(_split(path, file.parent.name), file) for file in inner)
-    if arrow or inner:
+    if (path / "dataset_dict.json").is_file():
+        for file in _files(path, "*/*.arrow"):
+            yield Part(_split(path, file.parent.name), file)
+        return
+    if arrow := _files(path, "*.arrow"):
+        yield from (Part("train", file, named=False) for file in arrow)
         return
     files = _files(path, "*.parquet") + _files(path, "data/*.parquet")
     shards = [file for file in files if file.name not in METADATA]
