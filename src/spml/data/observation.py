@@ -199,17 +199,12 @@ def areas(source: str, table: LabelTable) -> npt.NDArray[np.float64]:
         )
     assert table.root is not None
     known = table.sparse.positives(-1)
-    keys = known.entry_rows() * known.num_classes + known.indices
-    boxes = np.fromiter(
-        function(BENCHMARKS[source].boxes)(table, table.root),
-        np.dtype([("row", np.int64), ("column", np.int64), ("area", np.float64)]),
-    )
-    wanted = boxes["row"] * known.num_classes + boxes["column"]
-    at = np.searchsorted(keys, wanted)
-    at[at == len(keys)] = 0
-    labelled = keys[at] == wanted if len(keys) else np.zeros(len(wanted), bool)
-    out = np.zeros(len(keys))
-    np.add.at(out, at[labelled], boxes["area"][labelled])
+    pairs = zip(known.entry_rows().tolist(), known.indices.tolist(), strict=True)
+    at = {pair: i for i, pair in enumerate(pairs)}
+    out = np.zeros(len(at))
+    for row, column, area in function(BENCHMARKS[source].boxes)(table, table.root):
+        if (row, column) in at:  # other boxes belong to no positive label
+            out[at[row, column]] += area
     return out
 
 
