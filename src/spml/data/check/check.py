@@ -160,8 +160,7 @@ def joined(tables: dict[str, LabelTable]) -> LabelTable:
 
 def positives_per_row(labels: SparseLabels) -> Counts:
     """Return the number of positives of each row."""
-    ends = np.concatenate([[0], np.cumsum(labels.values == 1)])[labels.indptr]
-    return np.diff(ends)
+    return np.diff(labels.positives(0).indptr)
 
 
 def positives_seen(tables: dict[str, LabelTable]) -> Counts:
