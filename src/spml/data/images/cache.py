@@ -101,8 +101,10 @@ class Pictures:
         self.resident: Tensor | None = None
         self.complete = False  # whether all pictures are on the device
         self._mutex = threading.Lock()
+        self._stream: torch.cuda.Stream | None = None  # for copies to the device
         self._last_copy: torch.cuda.Event | None = None
         if self.device.type == "cuda":
+            self._stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
             self._last_copy = torch.cuda.Event()  # type: ignore[no-untyped-call]
         shape = (len(table), *self.pool.shape)
         if cache.mode == "device" and self.device.type != "cpu":
@@ -150,7 +152,7 @@ class Pictures:
             readable = [row not in errors for row in lacking.tolist()]
             lacking, host = lacking[readable], host[readable]
             rows = rows[[row not in errors for row in rows.tolist()]]
-        sent = host.to(self.device, non_blocking=True)
+        sent = self._to_device(host)
         if self.resident is None:
             return channels_first(sent)
         with self._mutex:  # orders the copies if several streams send batches
@@ -176,6 +178,17 @@ class Pictures:
         """Make the current stream wait for the copies to the device."""
         if self._last_copy is not None:
             self._last_copy.wait(torch.cuda.current_stream(self.device))
+
+    def _to_device(self, host: Tensor) -> Tensor:
+        """Copy to the device in a separate stream, in parallel to the computation."""
+        if self._stream is None or not len(host):
+            return host.to(self.device)
+        stream = torch.cuda.current_stream(self.device)
+        with torch.cuda.stream(self._stream):
+            sent = host.to(self.device, non_blocking=True)
+        stream.wait_stream(self._stream)
+        sent.record_stream(stream)
+        return sent
 
     def _known(self, row: int) -> Record | None:
         """Return the record of a row's file; None while it is not decoded."""
