@@ -1,4 +1,3 @@
-import csv
 import json
 import shutil
 from pathlib import Path
@@ -13,9 +12,10 @@ from spml.errors import DataError, UserError
 from spml.model import load_model, save_model
 from spml.train import Settings, fit
 from spml.use.review.ranking import Suggestion
-from spml.use.review.review import Drawn, render, review
+from spml.use.review.review import NO_PICTURE, render, review
+from tests.conftest import contents
 from tests.use import browser as chromium
-from tests.use.conftest import TRAIN, cli, edit
+from tests.use.conftest import TRAIN, cli, edit, rows
 
 needs_chromium = pytest.mark.skipif(
     chromium.executable() is None, reason="no chromium is installed, which shows the page"
@@ -23,14 +23,7 @@ needs_chromium = pytest.mark.skipif(
 
 
 def table(folder):
-    with (folder / "suggestions.csv").open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
-def bytes_of(folder):
-    return {
-        str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()
-    }
+    return rows(folder / "suggestions.csv")
 
 
 def cards(page):
@@ -132,7 +125,7 @@ def test_noise_in_every_unobserved_label_changes_no_byte(scenes_file, tmp_path):
         answers.write_text("image,class,answer\n" + "".join(lines))
         assert cli("review {} --answers {}", run, answers) == 0
         with np.load(tmp_path / name / "labels.npz") as file:
-            outputs[name] = {**bytes_of(out), "labels": file["labels"].tobytes()}
+            outputs[name] = {**contents(out, ()), "labels": file["labels"].tobytes()}
     assert (noise != arrays["labels"]).sum() > 500
     assert len(outputs["true"]) > 60 and outputs["true"] == outputs["noise"]
 
@@ -173,27 +166,15 @@ def test_the_list_of_a_calibrated_model_ends_at_the_least_probability(
 def test_only_a_review_is_overwritten_and_only_on_request(run, tmp_path, refused):
     out, line = tmp_path / "out", "review {} --out {} --count"
     assert cli(f"{line} 5", run, out) == 0
-    before = bytes_of(out)
+    before = contents(out, ())
     assert "already there; give --overwrite" in refused(f"{line} 5", run, out)
-    assert bytes_of(out) == before
+    assert contents(out, ()) == before
     assert cli(f"{line} 3 --overwrite", run, out) == 0
     assert len(table(out)) == 3
     (out / "answers.csv").write_text("mine")
     error = refused(f"{line} 5 --overwrite", run, out)
     assert "something else than spml review writes (answers.csv)" in error
     assert (out / "answers.csv").read_text() == "mine" and len(table(out)) == 3
-    (tmp_path / "file").write_text("x")
-    assert "something else" in refused(f"{line} 5 --overwrite", run, tmp_path / "file")
-    assert (tmp_path / "file").read_text() == "x"
-
-
-def test_a_link_to_a_folder_is_written_through(run, tmp_path):
-    (tmp_path / "real").mkdir()
-    (tmp_path / "link").symlink_to("real")
-    for count in (3, 2):
-        assert review(run, tmp_path / "link", count=count, overwrite=True) == count
-        assert (tmp_path / "link").is_symlink() and len(table(tmp_path / "real")) == count
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "real"]
 
 
 def test_invalid_and_incomplete_runs_are_reported_in_one_line(run, tmp_path, capsys):
@@ -216,7 +197,7 @@ def test_invalid_and_incomplete_runs_are_reported_in_one_line(run, tmp_path, cap
     cases = {message: broken(f"run {i}", how) for i, (message, how) in enumerate(changes.items())}
     cases["no config.json"] = tmp_path
     for message, folder in cases.items():
-        before = bytes_of(folder)
+        before = contents(folder, ())
         for words in ([], ["--answers", str(tmp_path / "a.csv")]):
             (tmp_path / "a.csv").write_text("image,class,answer\n0,one,1\n")
             if words and message == "model.safetensors":
@@ -225,7 +206,7 @@ def test_invalid_and_incomplete_runs_are_reported_in_one_line(run, tmp_path, cap
             errors = capsys.readouterr().err
             assert message in errors and errors.count("\n") == 1, errors
         (tmp_path / "a.csv").unlink()
-        assert bytes_of(folder) == before or folder == tmp_path
+        assert contents(folder, ()) == before or folder == tmp_path
 
 
 def test_an_unreadable_picture_is_reported_and_left_out(pictures, tmp_path, monkeypatch, capsys):
@@ -251,7 +232,9 @@ def test_known_labels_are_listed_with_at_most_three_negatives():
     labels = np.array([[1, 1, -1, -1, -1], [0, -1, -1, -1, -1]], np.int8)
     known = LabelTable(["x", "y"], list("abcde"), labels)
     suggestions = [Suggestion(row, 0, 0.5, 0.0) for row in (0, 1)]
-    listed = [card["known"] for card in cards(render("", None, known, suggestions, [Drawn()] * 2))]
+    listed = [
+        card["known"] for card in cards(render("", None, known, suggestions, [NO_PICTURE] * 2))
+    ]
     assert listed == [["a", "b", "not c", "not d", "not e"], ["not b", "not c", "not d", "…"]]
 
 
