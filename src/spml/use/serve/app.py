@@ -86,8 +86,8 @@ def application(tagger: Tagger, hosts: tuple[str, ...] | None, token: str | None
         Route(HEALTH, health),
         Route("/metrics", counts),
     ]
-    handlers = {HTTPException: _not_here, UserError: _refused, Exception: _failed}
-    inner = Starlette(routes=routes, exception_handlers=handlers)  # type: ignore[arg-type]
+    handlers = dict.fromkeys((HTTPException, UserError, Exception), _failed)
+    inner = Starlette(routes=routes, exception_handlers=handlers)
     inner.router.redirect_slashes = False
     metrics = Metrics(frozenset(route.path for route in routes))
     return Gate(inner, metrics, hosts, token)
@@ -130,16 +130,12 @@ async def _body(request: Request, limit: int) -> bytes:
     return bytes(body)
 
 
-async def _not_here(request: Request, error: HTTPException) -> Response:
-    reason = "this cannot be done here" if error.status_code == 405 else "there is nothing here"
-    return refusal(error.status_code, reason)
-
-
-async def _refused(request: Request, error: UserError) -> Response:
-    return refusal(error.status if isinstance(error, RefusedError) else 500, str(error))
-
-
 async def _failed(request: Request, error: Exception) -> Response:
+    if isinstance(error, HTTPException):
+        reason = "this cannot be done here" if error.status_code == 405 else "there is nothing here"
+        return refusal(error.status_code, reason)
+    if isinstance(error, UserError):
+        return refusal(getattr(error, "status", 500), str(error))
     return refusal(500, "the server failed; its log has the reason")
 
 
