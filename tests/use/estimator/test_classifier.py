@@ -121,17 +121,11 @@ def test_tensors_of_any_precision_are_accepted(data):
     assert (first == second).all()
 
 
-def test_a_frame_names_its_columns(data):
-    pandas = pytest.importorskip("pandas")
-    x, _, single = data
-    y = pandas.DataFrame((single[:, None] == NAMES).astype(int), columns=list(NAMES))
-    assert list(make().fit(x, y).classes_) == list(NAMES)
-
-
 def test_columns_of_a_frame_are_matched_by_name(data, fitted):
     pandas = pytest.importorskip("pandas")
     x, truth, _ = data
     frame = pandas.DataFrame(truth, columns=list(NAMES))
+    assert list(make(epochs=1).fit(x, frame).classes_) == list(NAMES)
     unnamed = pandas.DataFrame(truth)  # in order
     for y in (frame[list(NAMES[::-1])], frame, unnamed):
         assert fitted.score(x, y) == fitted.score(x, truth)
@@ -185,9 +179,7 @@ def test_options_thresholds_and_validation_reach_the_run(data):
 
 def test_the_same_random_state_gives_the_same_and_none_gives_another(data):
     x, _, single = data
-    before = torch.random.get_rng_state()
     first, second = make().fit(x, single), make().fit(x, single)
-    assert torch.equal(torch.random.get_rng_state(), before)
     assert (first.decision_function(x) == second.decision_function(x)).all()
     other = make(random_state=1).fit(x, single)
     assert not np.array_equal(other.decision_function(x), first.decision_function(x))
@@ -237,10 +229,9 @@ def test_pipelines_cross_validation_and_search(data):
     scores = cross_val_score(make(classes=NAMES), x, single, cv=3)
     assert scores.shape == (3,) and np.isfinite(scores).all()
     how = {"cv": 2, "scoring": "average_precision"}
-    search = GridSearchCV(make(), {"method": ["an", "gr"]}, **how).fit(x, truth)
+    grid = {"method": ["an", "gr"], "epochs": np.arange(1, 3)}
+    search = GridSearchCV(make(), grid, **how).fit(x, truth)
     assert search.best_params_["method"] in ("an", "gr")
-    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
-    search = GridSearchCV(make(), {"epochs": np.arange(1, 3)}, cv=2).fit(x, truth)
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
 
 

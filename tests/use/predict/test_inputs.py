@@ -203,6 +203,9 @@ def test_arrays_must_be_what_the_model_takes(make_model, info, tmp_path):
     for other in ("a.jpg", "-", tmp_path):
         with pytest.raises(UserError, match=f"npy files of 4 features; {other} is something else"):
             Inputs([tmp_path / "v.npy", other], features)  # before anything is read
+    np.save(tmp_path / "w.npy", np.zeros((3, 5), np.float32))
+    with pytest.raises(UserError, match="5 features, the model takes 4"):
+        names([tmp_path / "w.npy"], features)
     x = np.ones((3, 4), np.float32)
     x[1, 2] = np.nan
     np.savez(tmp_path / "nan.npz", x=x)

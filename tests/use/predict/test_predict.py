@@ -41,17 +41,6 @@ def test_a_bad_picture_is_reported_and_the_rest_continue(model, pictures, tmp_pa
     assert not (tmp_path / "q.csv").exists()
 
 
-def test_features_are_predicted_from_arrays(make_model, tmp_path):
-    make_model(features=4)
-    np.savez(tmp_path / "x.npz", x=np.random.default_rng(0).normal(size=(7, 4)).astype(np.float32))
-    assert predict(tmp_path / "model", [tmp_path / "x.npz"], tmp_path / "p.csv") == 7
-    np.savez(tmp_path / "y.npz", x=np.zeros((3, 5), np.float32))
-    with pytest.raises(UserError, match="5 features, the model takes 4"):
-        predict(tmp_path / "model", [tmp_path / "y.npz"], tmp_path / "p.csv")
-    with pytest.raises(UserError, match=r"takes CSV, \.npz or \.npy files"):
-        predict(tmp_path / "model", [tmp_path / "photo.jpg"], tmp_path / "p.csv")
-
-
 def test_invalid_arrays_and_unreadable_pictures_write_nothing(model, tmp_path):
     (tmp_path / "zip.npz").write_bytes(b"PK\x03\x04aaaa")
     np.savez(tmp_path / "scalar.npz", x=np.float32(3))
