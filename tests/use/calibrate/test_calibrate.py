@@ -12,7 +12,7 @@ from spml.model.store import read_info
 from spml.use.calibrate.calibrate import calibrate, undo
 from spml.use.calibrate.fit import Target, thresholds
 from spml.use.evaluate import assess
-from tests.use.conftest import change, cli, edit, observe_only, scores_file, written
+from tests.use.conftest import change, cli, edit, scores_file, written
 
 
 def scramble(run):
@@ -146,12 +146,6 @@ def test_thresholds_alone_tag_as_with_calibrated_probabilities(run):
     for one, other in zip(*(record["classes"] for record in tags), strict=True):
         assert one["precision"]["value"] == other["precision"]["value"]
         assert one["recall"] == other["recall"]
-
-
-def test_a_run_that_saw_observed_labels_is_calibrated_with_them(run):
-    assert calibrate(run)["labels"] == "complete"
-    observe_only(run)
-    assert calibrate(run)["labels"] == "observed"
 
 
 def test_the_command_shows_classes_ranges_and_where_it_was_written(run, capsys):
