@@ -62,7 +62,7 @@ def explain(
     model, info = _pictures_model(run)
     columns = [class_column(name, info, "--classes") for name in classes]
     items = Inputs(inputs, info, on_error=on_error, note=note)
-    with gallery(out, f"Class maps, {_name(run)}", _hint(model), overwrite=overwrite) as page:
+    with gallery(out, "Class maps", run, _hint(model), overwrite=overwrite) as page:
         for item in items:
             try:
                 picture = picture_of(item)
@@ -110,7 +110,7 @@ def explain_worst(
         f"The worst mistakes on {split}: tags the labels say are wrong, "
         f"and labels that were missed. {_hint(model)}"
     )
-    with gallery(out, f"Worst mistakes, {_name(run)}", hint, overwrite=overwrite) as page:
+    with gallery(out, "Worst mistakes", run, hint, overwrite=overwrite) as page:
         for item, column, text in mistakes:
             scored = ScoredPicture(model, info, picture_of(item))
             instead = [best for best in scored.order[:1] if best != column]
@@ -134,10 +134,6 @@ def _hint(model: Classifier) -> str:
         "on one scale for all classes of a picture"
     )
     return f"{colours}. Maps are {meaning(model)}."
-
-
-def _name(run: Path) -> str:
-    return Path(run).resolve().name
 
 
 def worst_mistakes(
@@ -228,12 +224,13 @@ class Gallery:
 
 
 @contextmanager
-def gallery(out: Path, title: str, hint: str, *, overwrite: bool) -> Iterator[Gallery]:
+def gallery(out: Path, kind: str, run: Path, hint: str, *, overwrite: bool) -> Iterator[Gallery]:
     """A folder to draw into, which becomes `out` with its page, or is removed if the block raises.
 
     `out` is missing, empty, or with `overwrite` an earlier gallery.
     """
     refuse_other(out, overwrite)
+    title = f"{kind}, {Path(run).resolve().name}"
     with replacing_folder(out) as beside:
         page = Gallery(beside)
         yield page

@@ -22,7 +22,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from spml.errors import UserError
 from spml.use.pages import render
 from spml.use.serve.gate import HEALTH, Gate, Metrics, Places, refusal
-from spml.use.serve.serve import LOOPBACK, Access, is_local
+from spml.use.serve.serve import LOOPBACK, Access
 from spml.use.serve.tagger import RefusedError, Tagger
 
 Answer = TypeVar("Answer")
@@ -176,7 +176,7 @@ class Impatient(H11Protocol):
 
 def server(tagger: Tagger, access: Access) -> uvicorn.Server:
     """Return a server that is ready to run; raise UserError if its certificate cannot be read."""
-    hosts = LOOPBACK if is_local(access.host) else None
+    hosts = LOOPBACK if access.host in LOOPBACK else None
     config = uvicorn.Config(
         application(tagger, hosts, access.token),
         http=Impatient,

@@ -15,7 +15,7 @@ from pathlib import Path
 from spml.errors import UserError
 from spml.use.serve.tagger import Limits, Tagger
 
-LOOPBACK = ("localhost", "127.0.0.1", "[::1]", "::1")
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]", "::1")  # only this machine reaches these
 NEEDED = ("starlette", "uvicorn", "python_multipart")
 
 
@@ -42,11 +42,6 @@ def serve(run: Path, access: Access, limits: Limits) -> None:
         address = f"{kind}://{host}:{at.getsockname()[1]}"
         print(f"{tagger.name}: {address}  (Ctrl-C ends it)", flush=True)
         running.run(sockets=[at])
-
-
-def is_local(host: str) -> bool:
-    """Whether only this machine reaches an address."""
-    return host in LOOPBACK
 
 
 def check_packages() -> None:
