@@ -85,25 +85,29 @@ def small_model(tmp_path_factory):
 
 
 @pytest.fixture
-def noisy(monkeypatch):
-    """Replace every unobserved label of the complete tables by noise; count the loads."""
+def changed(monkeypatch):
+    """Let the data of a run change after training by a function; return the loads from then on."""
     from spml.use import evaluate
 
     load, loaded = evaluate.load, []
 
-    def with_noise(*args, **named):
-        data = load(*args, **named)
-        table, rng = data.complete.labels, np.random.default_rng(6)
-        noise = np.where(rng.random(table.shape) < 0.5, 1, -1).astype(np.int8)
-        loaded.append(args)
-        labels = np.where(data.observed.labels == 1, 1, noise)
-        return replace(data, complete=data.complete.with_labels(labels))
+    def change_by(how):
+        def load_changed(*args, **named):
+            loaded.append(args)
+            return how(load(*args, **named))
 
-    def start():
-        monkeypatch.setattr(evaluate, "load", with_noise)
+        monkeypatch.setattr(evaluate, "load", load_changed)
         return loaded
 
-    return start
+    return change_by
+
+
+def with_noise(data):
+    """Replace every unobserved label of the complete table by noise."""
+    rng = np.random.default_rng(6)
+    noise = np.where(rng.random(data.complete.labels.shape) < 0.5, 1, -1).astype(np.int8)
+    labels = np.where(data.observed.labels == 1, 1, noise)
+    return replace(data, complete=data.complete.with_labels(labels))
 
 
 def huge_png(path: Path, side: int = 20_000) -> None:

@@ -12,7 +12,7 @@ from spml.model.store import read_info
 from spml.use.calibrate.calibrate import calibrate, undo
 from spml.use.calibrate.fit import Target, thresholds
 from spml.use.evaluate import assess
-from tests.use.conftest import change, cli, edit, scores_file, written
+from tests.use.conftest import change, cli, edit, scores_file, with_noise, written
 
 
 def scramble(run):
@@ -38,12 +38,12 @@ def test_unobserved_labels_change_no_byte(run, words):
     assert written(run) != before
 
 
-def test_scores_computed_from_the_data_read_no_other_label_either(run, noisy):
+def test_scores_computed_from_the_data_read_no_other_label_either(run, changed):
     shutil.rmtree(run / "scores")
     calibrate(run, labels="observed")
     before = written(run)
     undo(run)
-    loaded = noisy()
+    loaded = changed(with_noise)
     calibrate(run, labels="observed")
     assert written(run) == before and loaded
 

@@ -149,10 +149,7 @@ def test_known_negatives_and_unlabelled_rows_are_used_as_such(data):
     observed[:20] = 0
     plain = make().fit(x, observed).decision_function(x)
     known = np.where((truth == 0) & (np.arange(300)[:, None] % 2 == 0), -1, observed)
-    logits = make().fit(x, known).decision_function(x)
-    assert not np.array_equal(logits, plain)
-    sparse = scipy.sparse.csr_array(known)
-    assert (make().fit(x, sparse).decision_function(x) == logits).all()
+    assert not np.array_equal(make().fit(x, known).decision_function(x), plain)
 
 
 @pytest.mark.parametrize("method", losses.names())
