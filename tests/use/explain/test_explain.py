@@ -155,7 +155,7 @@ def test_names_alike_in_file_names_keep_their_maps_and_are_below_if_the_font_lac
 def test_bad_pictures_are_reported_and_the_others_drawn(make_model, tmp_path, capsys):
     Image.new("RGB", (1, 1), "red").save(tmp_path / "one.png")
     (tmp_path / "text.jpg").write_text("no picture")
-    huge_png(tmp_path / "huge.png")
+    (tmp_path / "huge.png").write_bytes(huge_png())
     inputs = [str(tmp_path / name) for name in ("text.jpg", "huge.png", "gone.jpg", "one.png")]
     assert main(["explain", str(make_model()), *inputs, "--out", str(tmp_path / "m")]) == 2
     error = capsys.readouterr().err

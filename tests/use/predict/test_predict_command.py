@@ -73,7 +73,7 @@ def test_bad_pictures_of_every_kind_do_not_stop_the_rest(model, tmp_path, capsys
     Image.new("RGB", (1, 1), "red").save(folder / "one.png")
     (folder / "text.jpg").write_text("no picture at all")
     (folder / "empty.jpg").write_bytes(b"")
-    huge_png(folder / "huge.png")
+    (folder / "huge.png").write_bytes(huge_png())
     (folder / "loop.jpg").symlink_to("loop.jpg")
     (folder / "up").symlink_to("..")
     assert main(["predict", str(model), str(folder), "--out", str(tmp_path / "o.csv")]) == 2
