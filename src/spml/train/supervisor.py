@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
+import torch.distributed as dist
+
 from spml.errors import UserError
 from spml.machine import launched
 from spml.runs.settings import Resolved
@@ -114,10 +116,8 @@ def _failure(workers: Workers, count: int) -> str | None:
 
 def _leave() -> None:
     """Leave the process group before Python exits: its threads may abort the process."""
-    import torch.distributed
-
-    if torch.distributed.is_initialized():
-        torch.distributed.destroy_process_group()
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 class Supervisor:
@@ -151,10 +151,10 @@ class Supervisor:
         failure = _failure(self.workers, self.processes.count)
         if failure is not None:
             raise UserError(failure) from error
-        if not self.workers and isinstance(error, RuntimeError):
-            # a lost connection has no error type of its own
-            raise RuntimeError(
-                f"{error}; if another process of the run has ended, its own error says why"
+        if isinstance(error, dist.DistError):
+            raise UserError(
+                "the connection to another process of the run was lost, and its own output says "
+                "why; resume the run with --resume"
             ) from error
 
     def _watch(self) -> None:
