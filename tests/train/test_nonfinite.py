@@ -9,7 +9,7 @@ import torch
 
 from spml.errors import UserError
 from spml.model import Classifier, load_model
-from spml.model.classifier import Forward
+from spml.model.graphs import FastForward
 from spml.runs.folder import read_checkpoint
 from spml.train import fit
 from spml.train.device import Processes
@@ -115,13 +115,13 @@ never_finite.needs = frozenset({"index"})  # not called by check_method
 @pytest.fixture
 def blinded(monkeypatch):
     """Replace the pictures of the sixth step by NaN."""
-    calls, call = [], Forward.__call__
+    calls, call = [], FastForward.__call__
 
     def blind(self, x):
         calls.append(1)
         return call(self, x * float("nan") if len(calls) == 6 else x)
 
-    monkeypatch.setattr(Forward, "__call__", blind)
+    monkeypatch.setattr(FastForward, "__call__", blind)
 
 
 def test_skipped_logits_reach_neither_method_nor_batch_norm(train, tmp_path, blinded):

@@ -11,7 +11,7 @@ from spml.files import read_json
 from spml.model import Classifier, load_model
 from spml.runs.folder import read_checkpoint
 from spml.train import fit
-from spml.train.step import make_optimizer, rate, set_rate, take_step
+from spml.train.step import make_optimizer, one_cycle, set_rates, take_step
 from tests.conftest import assert_resumes, contents, refused
 from tests.train.settings import resolved
 
@@ -56,64 +56,35 @@ def test_a_run_uses_the_named_optimiser(scenes, quick, tmp_path, name, monkeypat
     assert read_json(tmp_path / "run" / "config.json")["optimizer"] == name
 
 
-def test_a_constant_rate_is_one():
-    assert {rate(resolved(), done) for done in (0.0, 0.1, 0.2, 0.7, 1.0)} == {1.0}
-
-
 def test_a_cycle_rises_over_a_fifth_and_falls_to_zero():
-    assert rate(ONE_CYCLE, 0.0) == pytest.approx(1 / 25)
-    assert rate(ONE_CYCLE, 0.1) == pytest.approx((1 / 25 + 1) / 2)
-    assert rate(ONE_CYCLE, 0.2) == 1
-    assert rate(ONE_CYCLE, 0.6) == pytest.approx(0.5)
-    assert rate(ONE_CYCLE, 1.0) == pytest.approx(0, abs=1e-12)
-    steps = [rate(ONE_CYCLE, i / 1000) for i in range(1001)]
+    expected = {0.0: 1 / 25, 0.1: (1 / 25 + 1) / 2, 0.2: 1, 0.6: 0.5, 1.0: 0}
+    assert {done: one_cycle(done) for done in expected} == pytest.approx(expected, abs=1e-12)
+    steps = [one_cycle(i / 1000) for i in range(1001)]
     assert all(a < b for a, b in pairwise(steps[:201])) and all(
         a > b for a, b in pairwise(steps[200:])
     )
 
 
-def test_the_cycle_equals_torchs():
-    """Torch counts steps, and ends at 1 / 250,000 of the rate instead of zero."""
-    parameter = torch.nn.Parameter(torch.zeros(1))
-    optimizer = torch.optim.SGD([parameter], lr=1.0)
-    steps = 5000
-    cycle = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, 1.0, total_steps=steps, pct_start=0.2, cycle_momentum=False
-    )
-    for step in range(steps):
-        assert optimizer.param_groups[0]["lr"] == pytest.approx(
-            rate(ONE_CYCLE, step / steps), abs=2e-3
-        )
-        optimizer.step()
-        cycle.step()
-
-
 def test_rates_are_multiples_of_the_initial_ones():
-    optimizer = make_optimizer(groups(), 0.5, resolved())
-    for factor in (0.5, 0.25, 1.0):
-        set_rate(optimizer, factor)
-        assert [group["lr"] for group in optimizer.param_groups] == pytest.approx(
-            [0.1 * factor, factor]
-        )
-    set_rate(optimizer, 0.5)
-    again = make_optimizer(groups(), 0.5, resolved())
+    optimizer = make_optimizer(groups(), 0.5, ONE_CYCLE)
+    for done in (0.1, 0.6, 0.2):
+        set_rates([optimizer], ONE_CYCLE, done)
+        rates = [group["lr"] for group in optimizer.param_groups]
+        assert rates == pytest.approx([0.1 * one_cycle(done), one_cycle(done)])
+    set_rates([optimizer], ONE_CYCLE, 0.6)
+    again = make_optimizer(groups(), 0.5, ONE_CYCLE)
     again.load_state_dict(optimizer.state_dict())  # in the middle of a cycle
-    set_rate(again, 1.0)
+    set_rates([again], ONE_CYCLE, 0.2)
     assert [group["lr"] for group in again.param_groups] == pytest.approx([0.1, 1.0])
 
 
-def watch_rates(monkeypatch):
-    seen = []
-    monkeypatch.setattr("spml.train.step.rate", lambda *args: seen.append(rate(*args)) or seen[-1])
-    return seen
-
-
 def test_a_run_goes_through_one_cycle(scenes, quick, tmp_path, monkeypatch):
-    seen = watch_rates(monkeypatch)
+    seen = []
+    monkeypatch.setattr(
+        "spml.train.step.one_cycle", lambda done: seen.append(done) or one_cycle(done)
+    )
     fit(scenes, replace(quick, schedule="one-cycle", epochs=5), tmp_path / "run", quiet=True)
-    assert len(seen) == 5 * 4  # batches of 32 of 128 items
-    assert seen == [rate(ONE_CYCLE, i / 20) for i in range(20)]
-    assert seen[4] == 1 and seen[-1] == pytest.approx((1 + math.cos(math.pi * 15 / 16)) / 2)
+    assert seen == [step / 20 for step in range(20)]  # batches of 32 of 128 items
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "adamax"])

@@ -39,11 +39,11 @@ def write_card(run: Path, result: Mapping[str, Any] | None = None) -> Path:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        autoescape=False,  # noqa: S701  # Markdown; `plain` escapes it
+        autoescape=False,  # Markdown; `plain` escapes it
     )
     pages.filters |= filters
     stored = Run(run)
-    text = pages.get_template("card.md").render(_facts(stored, result or stored.result or {}))
+    text = pages.get_template("card.md.jinja").render(_facts(stored, result or stored.result or {}))
     write_text(stored.card, text)
     return stored.card
 
@@ -56,7 +56,7 @@ def _facts(run: Run, result: Mapping[str, Any]) -> dict[str, Any]:
     chosen, ap = result or info.training, result.get("per_class_ap") or {}
     calibration = run.calibration() or {}
     aims = [name for name in ("aim", "labels", "method") if name in calibration]
-    rare = np.flatnonzero(counts["known"] < FEW) if counts else []
+    rare: Any = np.flatnonzero(counts["known"] < FEW) if counts else []
     return {
         "config": config,
         "info": info,
