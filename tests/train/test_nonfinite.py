@@ -155,13 +155,13 @@ def test_no_nan_reaches_a_method(which):
     assert step.loss(x, torch.zeros(2, 3), torch.from_numpy(rows), rows, 1) is None and not calls
 
 
-FOUND = {  # step of the gradient, message, epochs and steps of the last checkpoint
+GRADIENTS = {  # step of the gradient, message, epochs and steps of the last checkpoint
     "before a checkpoint": (6, "batch 2, although its loss was; try", 1e-9, (1, 1)),
     "in the last batch, before validation": (8, "batch 4", 10, (1, None)),
 }
 
 
-@pytest.mark.parametrize(("step", "message", "minutes", "saved"), FOUND.values(), ids=FOUND)
+@pytest.mark.parametrize(("step", "message", "minutes", "saved"), GRADIENTS.values(), ids=GRADIENTS)
 def test_a_gradient_that_is_nan_is_found(broken, tmp_path, step, message, minutes, saved):
     with refused(f"weights are not finite after epoch 2, {message}"):
         broken("broken_gradient", {"step": step}, checkpoint_minutes=minutes)
