@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from spml.errors import UserError
+from spml.files import write_json
 from spml.metrics.draw import drawn_chance
 from spml.metrics.reliability import reliability
 from spml.metrics.scores import sigmoid
 from spml.model.calibration import Knots, apply_lines
 from spml.model.store import ModelInfo, TagRule, read_info, write_info
-from spml.runs.folder import RunFolder
 from spml.runs.run import Run
 from spml.train.card import write_card
 from spml.use.calibrate.estimates import Array, Evidence, Figures, Measure, intervals
@@ -98,7 +98,7 @@ def calibrate(
         "before": before,
         "after": after,
     }
-    RunFolder(run).write_calibration(record)
+    write_json(Run(run).calibration_file, record)
     write_info(run, replace(validation.info, **after))
     write_card(run)
     return record
