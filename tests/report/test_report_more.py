@@ -104,17 +104,9 @@ def test_classes_that_miss_the_aim_of_calibration_are_named(run):
 
 
 def test_a_calibration_record_of_other_thresholds_is_ignored(run):
-    record = calibrate(run)
+    calibrate(run)
     change(run / "best" / "model.json", thresholds=[0.3] * 10)
     assert "not by spml calibrate" in section(page(run), "Calibration")
-    change(run / "best" / "model.json", **record["after"])
-    sound = (run / "calibration.json").read_bytes()
-    lists = ({"few_positives": 3}, {"few_positives": [None]}, {"below_aim": [3]})
-    for wrong in ({"reliability": {"logits": {}}}, {"items": "many"}, *lists):
-        (run / "calibration.json").write_bytes(sound)
-        change(run / "calibration.json", **wrong)
-        with pytest.raises(UserError, match=r"calibration\.json: not written by spml calibrate"):
-            page(run)
 
 
 def test_a_model_of_other_classes_is_refused(run):

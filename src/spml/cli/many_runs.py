@@ -58,7 +58,6 @@ class ManyRuns(DataOptions, Settings):
         from spml.train.fitting import make_model
         from spml.train.resolve import resolve
 
-        self._check_name()
         refuse_foreign(store.path, ("plan.json", *self.tables()))
         store.refuse_other_data(plan.runs(store.outcome), fingerprint(experiment))
         if self.retry:
@@ -67,6 +66,7 @@ class ManyRuns(DataOptions, Settings):
         if any(store.outcome(run.id) is None for run in job.runs()):
             # settings that no run can use are an error before any run
             make_model(experiment, resolve(self, experiment))
+        store.home.mkdir(parents=True, exist_ok=True)
         write_overview(store.path / "plan.json", job.runs(), store)
         progress = LiveTable(plan, store, quiet=quiet)
         try:
@@ -91,18 +91,6 @@ class ManyRuns(DataOptions, Settings):
                 raise UserError(f"--{name} must be at least 1, not {getattr(self, name)}")
         if self.resamples < 0:
             raise UserError(f"--resamples must be at least 0, not {self.resamples}")
-
-    def _check_name(self) -> None:
-        """Refuse a path that reads as a version of a benchmark, such as coco@small.npz.
-
-        The runs would use the benchmark's published options, and the table would quote its figures.
-        """
-        from spml.bench.plan import benchmark
-
-        if (name := benchmark(self.data)) != self.data:
-            raise UserError(
-                f"{self.data} would be taken for a version of {name}; write ./{self.data}"
-            )
 
     def report_open(self, counts: dict[str, int], store: RunStore) -> None:
         """Print the number of pending and failed runs; exit with code 1 if runs failed."""

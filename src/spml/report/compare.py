@@ -70,7 +70,7 @@ def compare_page(
             "names": names,
             "rows": list(zip([run.name for run in ordered], rows, strict=True)),
         },
-        "commands": [line for run in ordered if (line := format.train_command(run))],
+        "commands": [line for run in ordered if (line := run.config.get("command"))],
     }
 
 

@@ -107,19 +107,15 @@ def _alike(table: LabelTable, labels: Any) -> bool:
 
 
 def _uri(table: LabelTable, row: int) -> str:
-    from PIL import Image
+    from PIL import Image, ImageOps
 
     from spml.data.images.decode import decode
 
     pixels = table.x[row] if table.x is not None else decode(table.file(row)).numpy()
     image = Image.fromarray(np.ascontiguousarray(np.moveaxis(np.asarray(pixels, np.uint8), 0, -1)))
-    longer = max(image.size)
-    whole = -(-SMALL // longer) if longer < SMALL else 0  # factor of enlargement
-    scale = whole or min(1.0, SIDE / longer)
-    width, height = (max(1, round(side * scale)) for side in image.size)
-    image = image.resize(
-        (width, height), Image.Resampling.NEAREST if whole else Image.Resampling.LANCZOS
-    )
+    if (longer := max(image.size)) < SMALL:
+        image = ImageOps.scale(image, -(-SMALL // longer), Image.Resampling.NEAREST)
+    image.thumbnail((SIDE, SIDE), Image.Resampling.LANCZOS)
     file = io.BytesIO()
     image.save(file, "JPEG", quality=QUALITY, optimize=True)
     return f"data:image/jpeg;base64,{base64.b64encode(file.getvalue()).decode('ascii')}"

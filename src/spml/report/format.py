@@ -134,12 +134,6 @@ def setting_tables(config: Mapping[str, Any]) -> list[tuple[str, Rows]]:
     return [(_TITLES.get(key, key), rows) for key, rows in parts.items() if rows]
 
 
-def train_command(run: Run) -> str | None:
-    """The command that repeats a run; None if the run did not record it."""
-    recorded = run.config.get("command")
-    return None if recorded is None else setting(recorded)
-
-
 def shared_settings(runs: Sequence[Run]) -> dict[str, Any]:
     """The settings that all runs have in common, nested as they were."""
     first, *others = (run.config for run in runs)

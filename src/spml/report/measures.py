@@ -13,6 +13,7 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 
 from spml.files import number
+from spml.metrics import average_precision, observed_average_precision
 from spml.metrics.scores import num_reached, ratio, sigmoid
 from spml.report.figures import ABOVE, COLOURS, INK, draw
 from spml.report.format import NONE, count, percent
@@ -45,29 +46,24 @@ class ClassPrecision:
 
 def class_precision(run: Run) -> ClassPrecision | None:
     """The recorded AP of each class, or else that of the stored scores; None without either."""
-    recorded = (run.result or {}).get("per_class_ap")
+    recorded, scored = (run.result or {}).get("per_class_ap"), run.scored
     if recorded:
-        path = run.folder / RESULT
-        values = {str(name): number(recorded, name, path) for name in recorded}
-        basis = ON_TEST
-        if run.outcome("test_map") is None:
-            basis = ON_OBSERVED if run.fact("selection") == "observed" else ON_VAL
-        return ClassPrecision(_finite(values), basis)
-    scored = run.scored
-    if scored is None or not scored.usable:
+        tested = run.outcome("test_map") is not None
+        complete = tested or run.fact("selection") != "observed"
+        values = {name: number(recorded, name, run.folder / RESULT) for name in recorded}
+    elif scored is None or not scored.usable:
         return None
-    from spml.metrics import average_precision, observed_average_precision
-
-    measure = average_precision if scored.complete else observed_average_precision
-    computed = (100 * measure(scored.logits, scored.truth)).tolist()
-    basis = ON_OBSERVED
-    if scored.complete:
-        basis = ON_TEST if scored.split == "test" else ON_VAL
-    return ClassPrecision(_finite(dict(zip(run.classes, computed, strict=True))), basis)
-
-
-def _finite(values: Mapping[str, float | None]) -> dict[str, float]:
-    return {name: value for name, value in values.items() if value is not None and isfinite(value)}
+    else:
+        tested, complete = scored.split == "test", scored.complete
+        measure = average_precision if complete else observed_average_precision
+        computed = (100 * measure(scored.logits, scored.truth)).tolist()
+        values = dict(zip(run.classes, computed, strict=True))
+    known = {name: value for name, value in values.items() if value is not None}
+    basis = ON_TEST if tested else ON_VAL
+    return ClassPrecision(
+        {name: value for name, value in known.items() if isfinite(value)},
+        basis if complete else ON_OBSERVED,
+    )
 
 
 @dataclass(frozen=True, eq=False)
