@@ -266,29 +266,6 @@ def voc_plan(reproduction):
     return voc_plan
 
 
-def test_table_a_is_the_reference_runs(voc_plan):
-    first = voc_plan.plans("original")[0]
-    runs = first.runs(lambda name: None)
-    assert [run.method for run in runs] == list(voc_plan.REFERENCE)
-    wanted = {
-        "backbone": "tf_efficientnet_lite0",
-        "size": 448,
-        "batch_size": 8,
-        "epochs": 8,
-        "lr": 5e-5,
-        "head_lr": 10.0,
-    }
-    for run in runs:
-        assert run.settings == {
-            **wanted,
-            "flip": True,
-            "optimizer": "adam",
-            "weights": "pretrained",
-        }
-        assert run.seed == 0 and run.data == "voc@original"
-    assert {run.method: run.options for run in runs if run.options} == {"hill": {"variant": "gr"}}
-
-
 def test_runs_of_two_tables_are_trained_once_and_final_runs_are_added(voc_plan, outcomes, tmp_path):
     known, look = outcomes
     every = voc_plan.plans("original")

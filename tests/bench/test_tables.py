@@ -152,11 +152,6 @@ def test_thirds_need_three_classes_and_their_precisions():
     assert means == [[3, 2, 1], [None] * 3, [None] * 3]
 
 
-def test_each_row_names_its_data(outcomes):
-    plan = Plan("bench", "voc", (Case("a", "gr"), Case("b", "gr", data="coco")), (0,))
-    assert [row["data"] for row in collected(plan, outcomes[1])["rows"]] == ["voc", "coco"]
-
-
 def test_runs_on_other_images_or_other_resamples_are_not_compared():
     def record(**bootstrap):
         return done(bootstrap={"seed": 1, "images": 9, "maps": [1.0, 2.0], **bootstrap})

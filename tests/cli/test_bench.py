@@ -46,7 +46,11 @@ def test_a_bench_trains_resumes_prints_and_verifies(scenes_file, here, capsys):
     result = next(Path("b/runs").glob("an-*/result.json"))
     result.write_text(result.read_text().replace('"test_map": ', '"test_map": 9'))
     assert spml("bench --verify --out b --quiet") == 1
-    assert capsys.readouterr().out.count("DIFFERS") == 1
+    shown = capsys.readouterr()
+    assert shown.out.count("DIFFERS") == 1 and len(shown.out.splitlines()) == 1
+    shutil.rmtree(next(Path("b/runs").glob("gr-*")))
+    assert spml("bench --verify --out b --quiet") == 1
+    assert "recorded without scores, not checked: 1 runs" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("complete", [True, False])

@@ -127,14 +127,6 @@ def test_all_unreadable_rows_are_listed(photos, check):
     )
 
 
-def test_unreadable_rows_are_left_out_of_the_copy(photos, check):
-    folder = photos([*sound(), "a.png,dog,tset", "b.png,dog"])
-    written = "clean.csv: 6 rows written\nleft out: 2 rows that cannot be read\n"
-    assert written in check("--fix clean.csv").out
-    assert spml("check clean.csv") == 0
-    assert "a.png" not in (folder / "clean.csv").read_text()
-
-
 def test_problems_are_printed_before_reading_fails(photos, check):
     photos(["a.png,dog,tset", "b.png,dog,no"])
     out, err = check(code=2)
@@ -228,15 +220,6 @@ def test_invalid_options_are_refused_before_reading(photos, check, options, mess
     out, err = check(options, 2)
     assert out == "" and message in err
     assert (folder / "photos.csv").read_bytes() == before
-
-
-def test_many_classes_are_shown_from_both_ends(photos, capsys):
-    photos([f"{i}.png,class{i:02d}," for i in range(20)])
-    assert spml("check photos.csv") == 0
-    out = capsys.readouterr().out.split("positives of 20 classes")[1]
-    assert "... 8 more ..." in out and "class05 " in out and "class14 " in out
-    assert "class06 " not in out and "class13 " not in out
-    assert out.index("class05 ") < out.index("... 8 more ...") < out.index("class14 ")
 
 
 def test_arrays(scenes_file, capsys, tmp_path):
