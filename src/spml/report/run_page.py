@@ -144,16 +144,7 @@ def race(run: Run) -> dict[str, Any] | None:
         return None
     entries = [one for one in record["candidates"] if one["outcome"]]
     entries.sort(key=lambda one: (one["epochs"] < record["epochs"], -(one["score"] or 0.0)))
-    rows = [
-        {
-            "name": one["name"],
-            "score": NONE if one["score"] is None else f"{one['score']:.1f}",
-            "cost": f"{one['cost']:.1f}",
-            "outcome": one["outcome"],
-        }
-        for one in entries
-    ]
-    return {**record, "rows": rows}
+    return {**record, "rows": [{**one, "score": percent(one["score"], 1)} for one in entries]}
 
 
 def improving(run: Run) -> bool:
