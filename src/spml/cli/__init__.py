@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol
 
 import tyro
 
-from spml.errors import UserError
+from spml.errors import DataError, UserError
 from spml.machine import started_first
 from spml.runs.settings import REMOVED_FLAGS
 
@@ -143,6 +143,11 @@ class LeftOut:
         """Report an input that could not be read."""
         self.count += 1
         log(f"left out: {error}")
+
+    def check(self, what: str = "") -> None:
+        """Raise DataError if an input was left out."""
+        if self.count:
+            raise DataError(f"{self.count:,} {what}could not be read, named above")
 
 
 def notes_on(experiment: Experiment, *, own_names: bool) -> list[str]:

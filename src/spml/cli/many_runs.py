@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import tyro
 
@@ -33,6 +33,8 @@ RESUME = "run the same command to resume"
 class ManyRuns(DataOptions, Settings):
     """Options and steps of a command that trains many runs."""
 
+    tables: ClassVar[tuple[str, ...]] = ()  # files that are written after the runs
+
     method: Annotated[str, tyro.conf.Fixed, tyro.conf.Suppress] = "gr"
     seed: Annotated[int, tyro.conf.Fixed, tyro.conf.Suppress] = 0
     devices: Annotated[int, tyro.conf.Fixed, tyro.conf.Suppress] = 1
@@ -58,7 +60,7 @@ class ManyRuns(DataOptions, Settings):
         from spml.train.fitting import make_model
         from spml.train.resolve import resolve
 
-        refuse_foreign(store.path, ("plan.json", *self.tables()))
+        refuse_foreign(store.path, ("plan.json", *self.tables))
         store.refuse_other_data(plan.runs(store.outcome), fingerprint(experiment))
         if self.retry:
             store.forget_failures(plan.runs(store.outcome))
@@ -80,10 +82,6 @@ class ManyRuns(DataOptions, Settings):
         finally:
             counts = write_overview(store.path / "plan.json", job.runs(), store)
         return counts
-
-    def tables(self) -> list[str]:
-        """Return the names of the files that are written after the runs."""
-        return []
 
     def _check_counts(self, *names: str) -> None:
         for name in names:
@@ -162,6 +160,8 @@ class ManyRuns(DataOptions, Settings):
 class TableOfRuns(ManyRuns):
     """Options and steps of a command that fills a table."""
 
+    tables = ("bench.json", "table.md", "table.csv", "table.tex", "table.html")
+
     seeds: int = 3
     """Number of final runs of each row."""
     tune: bool = False
@@ -193,12 +193,6 @@ class TableOfRuns(ManyRuns):
     def folder(self) -> Path:
         """Return the folder of runs, records and tables."""
         return self.out or Path(type(self).__name__.lower()) / Path(self.data).stem
-
-    def tables(self) -> list[str]:
-        """Return the names of the table's files."""
-        from spml.bench.formats import FORMATS
-
-        return ["bench.json", *(f"table.{name}" for name in FORMATS)]
 
     def run(self) -> None:
         """Train the pending runs, then write and print the table."""
@@ -270,7 +264,7 @@ class TableOfRuns(ManyRuns):
             write_text(store.path / f"table.{name}", formatted(table))
         self._print(table)
         if not self.quiet:
-            log(f"written to {store.path}: {', '.join(self.tables())}")
+            log(f"written to {store.path}: {', '.join(self.tables)}")
 
     def _against(self, labels: list[str]) -> str | None:
         """Return the row to compare the others with; raise UserError if it does not exist."""

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import tyro
 
 from spml.cli import LeftOut, ModelOptions, log, note_unfinished
-from spml.errors import DataError, UserError
+from spml.errors import UserError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,5 +64,4 @@ class Explain(ModelOptions):
                 classes = named_classes(self.classes, run)
                 written = explain(run, self.inputs, out, classes=classes, top=self.top, **usual)
         print(f"{written:,} written to {self.out / 'index.html'}")
-        if left_out.count:
-            raise DataError(f"{left_out.count:,} could not be read, named above")
+        left_out.check()
