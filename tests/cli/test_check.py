@@ -158,25 +158,6 @@ def test_files_of_the_other_splits(photos, check):
     assert "--test names more/val.csv; give one of them" in check("--test more/val.csv", 2).err
 
 
-def test_fix_then_check_again(photos, check):
-    folder = photos([*sound(), "gone.png,dog,", "leak.png,cat,"], without=("gone.png",))
-    (folder / "leak.png").write_bytes((folder / "0.png").read_bytes())
-    before = (folder / "photos.csv").read_bytes()
-    out, err = check("--fix clean.csv")
-    assert err == ""
-    assert "clean.csv: 6 rows written\nleft out: 1 missing file, 1 picture in two splits\n" in out
-    assert spml("check clean.csv") == 0
-    assert (folder / "photos.csv").read_bytes() == before
-    assert sorted(path.name for path in folder.glob("*.csv")) == ["clean.csv", "photos.csv"]
-
-
-def test_merge_combines_copies(photos, check):
-    folder = photos([*sound(), "copy.png,bird,"])
-    (folder / "copy.png").write_bytes((folder / "1.png").read_bytes())
-    assert "copies united with the first: 1\n" in check("--fix clean.csv --merge").out
-    assert "1.png,bird|dog,,train\n" in (folder / "clean.csv").read_text()
-
-
 def test_errors_that_fix_cannot_remove_are_reported(photos, check, capsys):
     folder = photos([*sound(), "copy.png,bird,"])
     (folder / "copy.png").write_bytes((folder / "1.png").read_bytes())
@@ -241,6 +222,7 @@ def test_class_folders_and_the_files_they_leave_out(photos, capsys):
     assert spml("check pets --fix clean.csv --merge") == 0
     out = capsys.readouterr().out
     assert "warning: pets: 1 files are no pictures" in out and "clean.csv: 3 rows written" in out
+    assert "copies united with the first: 1\n" in out
     assert "pets/cat/1.png,cat,,train\n" in (folder / "clean.csv").read_text()
 
 

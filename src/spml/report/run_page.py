@@ -13,7 +13,7 @@ from markupsafe import Markup
 from spml.errors import UserError
 from spml.files import replacing
 from spml.report import figures, format
-from spml.report.examples import NOT_ASKED, Pictures, examples, find_pictures, suspects, unread
+from spml.report.examples import NOT_ASKED, Pictures, examples, find_pictures, suspects
 from spml.report.format import NONE, chosen_by, count, duration, percent, selection, setting
 from spml.report.measures import ClassPrecision, class_precision, most_missed, threshold_effects
 from spml.report.probabilities import calibration, read_model
@@ -100,7 +100,7 @@ def run_page(
         "missed": most_missed(run, model),
         "examples": shown,
         "suspects": suspected,
-        "unread": unread(pictures),
+        "unread": pictures.unread,
         "labels": format.label_facts(run.observed) if run.observed else [],
         "label_figure": label_figure(run),
         "settings": format.setting_tables(run.config),
