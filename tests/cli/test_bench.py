@@ -1,6 +1,7 @@
 """`spml bench`, `ablate`, `figures` and `demo` from the command line."""
 
 import json
+import shlex
 import shutil
 import signal
 import subprocess
@@ -8,6 +9,7 @@ import sys
 import time
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -39,6 +41,11 @@ def test_a_bench_trains_resumes_prints_and_verifies(scenes_file, here, capsys):
     assert "seed 0" not in shown.err and "test mAP" in shown.out
     runs = json.loads(Path("b/bench.json").read_text())["runs"]
     assert {record["options"].get("variant") for record in runs.values()} == {None, "gr"}
+    config = json.loads(next(Path("b/runs").glob("hill-*/config.json")).read_text())
+    pairs = list(pairwise(shlex.split(config["command"])))
+    folder = Path("b/runs") / next(run for run in runs if run.startswith("hill-"))
+    for pair in (("--set", "variant=gr"), ("--accelerator", "cpu"), ("--out", str(folder))):
+        assert pair in pairs  # the command repeats the run
     assert spml("bench --from b/bench.json --format csv --against an") == 0
     assert capsys.readouterr().out.startswith("row,seeds,test,")
     assert spml("bench --verify --out b") == 0
@@ -228,7 +235,7 @@ def test_a_foreign_file_is_not_replaced_without_overwrite(tmp_path, capsys):
 
 
 def test_every_method_and_seed_is_trained_in_its_folder_and_reported(here, capsys):
-    line = "demo --out d --seeds 2 --epochs 1 --methods an gr --jobs 1"
+    line = "demo --out d --seeds 2 --epochs 1 --methods an gr --jobs 2"
     assert spml(line) == 0
     shown = capsys.readouterr()
     for name in ("an-0", "an-1", "gr-0", "gr-1"):

@@ -1,7 +1,5 @@
 """Options and steps of commands that train many runs, without training."""
 
-import itertools
-import shlex
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,7 +8,7 @@ import pytest
 from spml.bench.search import Grid, Tune
 from spml.cli.commands.bench import Bench
 from spml.cli.many_runs import ManyRuns
-from spml.cli.set_options import parse_options
+from spml.cli.set_options import option_text, parse_options
 from spml.train.resolve import data_defaults
 
 
@@ -42,31 +40,10 @@ def test_parallel_runs_share_the_cores(monkeypatch):
     assert threads == [None, 4, 2, 1]
 
 
-def test_workers_are_polled_until_they_end_and_always_stopped(monkeypatch):
-    monkeypatch.setattr("spml.cli.many_runs.LOOK", 0)
-    seen, alive = [], [True, True, False]
-    methods = {"check": lambda: seen.append("check"), "stop": lambda: seen.append("stop")}
-    workers = SimpleNamespace(alive=lambda: alive.pop(0), **methods)
-    ManyRuns(data="digits")._wait(workers, SimpleNamespace(update=lambda: seen.append("look")))
-    assert seen == ["look"] * 3 + ["check", "stop"]  # once more after the last worker ended
-
-
-def test_a_run_names_the_command_that_repeats_it(tmp_path):
-    from spml.bench.plan import Run
-    from spml.bench.store import RunStore
-
-    command = ManyRuns(data="mine.csv", root=Path("photos"), accelerator="cpu")
+def test_options_are_read_as_they_are_written():
     options = {"q3": 1.5, "w": [0, 10], "variant": "paper", "eps": None}
-    run = Run("bench", "gr", "final", "mine.csv", "gr", options, {"lr": 0.01}, 2)
-    details = command._details(RunStore(tmp_path), run)
-    words = shlex.split(details["command"])
-    assert words[:3] == ["spml", "train", "mine.csv"] and details["root"] == "photos"
-    pairs = list(itertools.pairwise(words[3:]))
-    for pair in (("--seed", "2"), ("--lr", "0.01"), ("--accelerator", "cpu"), ("--root", "photos")):
-        assert pair in pairs
-    assert ("--out", str(tmp_path / "runs" / run.id)) in pairs
-    texts = [value for flag, value in pairs if flag == "--set"]
-    assert parse_options("gr", texts) == options
+    pairs = [f"{name}={option_text(value)}" for name, value in options.items()]
+    assert parse_options("gr", pairs) == options
 
 
 def test_grid_rates_are_the_users_or_multiples_of_the_default(scenes):
