@@ -22,7 +22,8 @@ from spml.use.calibrate.calibrate import calibrate
 
 from .conftest import change, images, page, section
 
-METRICS = ("CP", "CR", "macro_f1", "CF1", "OP", "OR", "OF1")  # columns of the thresholds
+RATIOS = ("precision", "recall", "f1")
+METRICS = ("CP", "CR", "macro_f1", "OP", "OR", "OF1")  # columns of the thresholds
 
 
 def observed_alone(run):
@@ -84,6 +85,9 @@ def test_figures_from_observed_labels_are_called_estimates(run):
         )
     cuts = section(document, "Thresholds")
     assert "Estimates: the labels of these validation items are not all known" in cuts
+    kinds = [f"{mean}_{name}" for mean in ("macro", "micro") for name in RATIOS]
+    figures = [f"{100 * record['overall'][kind]['value']:.1f}" for kind in kinds]
+    assert f"stored, one per class {' '.join(figures)}" in cuts  # those of spml calibrate
     one = record["classes"][0]["precision"]
     assert f"{100 * one['value']:.0f} ({100 * one['low']:.0f} to {100 * one['high']:.0f})" in cuts
     assert "known positives of the validation set" in section(document, "Most missed")
