@@ -140,12 +140,13 @@ def shared_settings(runs: Sequence[Run]) -> dict[str, Any]:
     return _common(first, others)
 
 
-def differing_settings(runs: Sequence[Run]) -> tuple[list[str], list[list[str]]]:
-    """Names of the settings that differ, and a row of their values for each run."""
+def differing_settings(runs: Sequence[Run], *, hashes: bool) -> dict[str, Any]:
+    """Names of the settings that differ, and their values by run; hashes or all others."""
     flats = [_one_row(run.config) for run in runs]
-    names = dict.fromkeys(name for row in flats for name in row)
+    names = dict.fromkeys(name for row in flats for name in row if is_hash(name) == hashes)
     differing = [name for name in names if len({row.get(name, NONE) for row in flats}) > 1]
-    return differing, [[row.get(name, NONE) for name in differing] for row in flats]
+    rows = [[row.get(name, NONE) for name in differing] for row in flats]
+    return {"names": differing, "rows": list(zip([run.name for run in runs], rows, strict=True))}
 
 
 def _flat(record: Mapping[str, Any], prefix: str = "") -> Rows:
