@@ -39,7 +39,7 @@ def test_means_and_deviations(runs):
         test, val = (measured(groups[name], key) for key in ("test_map", "val_map"))
         expected.append(f"{name} {test} {gap} {val} 3")
     assert rows(runs) == expected
-    bold = re.findall(r'class="num best">([^<]*)<', page(*runs))
+    bold = re.findall(r'class="num best"[^>]*>([^<]*)<', page(*runs))
     assert len(bold) == 2 and bold[0].startswith(f"{means[order[0]]:.2f}")
 
 
