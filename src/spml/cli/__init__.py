@@ -50,13 +50,13 @@ def find_commands() -> dict[str, type[Command]]:
     """Return the command classes by name, in the order of the help."""
     from spml.cli import commands as package
 
-    found: list[type[Command]] = []
+    kinds: list[type[Command]] = []
     for info in pkgutil.iter_modules(package.__path__):
         module = import_module(f"{package.__name__}.{info.name}")
         own = [kind for kind in vars(module).values() if isinstance(kind, type)]
-        found += [one for one in own if one.__module__ == module.__name__ and hasattr(one, "run")]
-    found.sort(key=lambda kind: (kind.order, kind.__name__))
-    return {kind.__name__.lower(): kind for kind in found}
+        kinds += [one for one in own if one.__module__ == module.__name__ and hasattr(one, "run")]
+    kinds.sort(key=lambda kind: (kind.order, kind.__name__))
+    return {kind.__name__.lower(): kind for kind in kinds}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

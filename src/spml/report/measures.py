@@ -120,12 +120,13 @@ def threshold_effects(run: Run, model: Model) -> dict[str, Any] | None:
         return None
     if not scored.complete and not model.calibrated:
         return _known_alone(scored, model)
-    logits, chances = scored.logits, (scored.truth == 1).astype(np.float64)
+    logits, chances = scored.logits.astype(np.float64), (scored.truth == 1).astype(np.float64)
     if not scored.complete:  # the chances from which spml calibrate estimates
         from spml.use.calibrate.estimates import Evidence
 
-        given = None if model.record is None else model.record.get("positives_per_item_given")
-        evidence = Evidence.of_observed(np.clip(logits, -HIGHEST, HIGHEST), scored.truth, given)
+        inside = np.clip(logits, -HIGHEST, HIGHEST)
+        positives = (model.record or {}).get("positives_per_item_given")
+        evidence = Evidence.of_observed(inside, scored.truth, positives)
         logits, chances = evidence.logits, evidence.chances
     own = at_thresholds(model.rule.tagged(logits), chances)
     moved = sweep(model.rule.logits(logits), chances)
