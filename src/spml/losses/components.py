@@ -27,7 +27,8 @@ class Context:
         observed: (items, classes): 1 known positive, 0 unknown, -1 known negative.
         epoch: from 1 to `epochs`.
         epochs: number of epochs of the training.
-        index: rows of the training split, for methods that keep state for each item.
+        index: rows of the training split; this and the next two are tensors if the method needs
+            them, else None.
         features: of the items, from the classifier's head.
         views: logits of a second, strongly augmented view.
     """
@@ -36,9 +37,9 @@ class Context:
     observed: Tensor
     epoch: int = 1
     epochs: int = 1
-    index: Tensor | None = None
-    features: Tensor | None = None
-    views: Tensor | None = None
+    index: Any = None
+    features: Any = None
+    views: Any = None
 
 
 class Ramp(nn.Module):
@@ -250,10 +251,6 @@ class Largest(Component):
 
     def __init__(self, delta: float, value: float) -> None:
         super().__init__()
-        if not 0 <= delta <= 1:
-            raise ValueError(
-                f"delta is the share of entries by which the selection grows per epoch, not {delta}"
-            )
         self.delta, self.value = delta, value
         share = f"the {delta * 100:g} %·(t − 1) largest p of the batch"
         self.formula = f"{value:g} for {share}, else {1 - value:g}"

@@ -17,6 +17,11 @@ REDUCTIONS = get_args(Reduction)
 # Factor of the entries of a mean, so that the sum of up to 2^24 does not overflow. Multiplying by a
 # power of two changes no bit of entries above 1e-30.
 SMALL = 2.0**-24
+INPUTS = {
+    "index": "the row of the training split of each item",
+    "features": "the output of the head before its logits",
+    "views": "the logits of a second, strongly augmented view",
+}
 
 
 class Method(nn.Module):
@@ -65,6 +70,12 @@ class Method(nn.Module):
         """Loss of a batch; logits and observed are (items, classes), epoch counts from 1."""
         logits = prepared(logits, observed)
         context = Context(logits.detach(), observed, epoch, epochs, index, features, views)
+        for need, meaning in INPUTS.items():
+            if need in self.needs and getattr(context, need) is None:
+                raise ValueError(f"{type(self).__name__} needs {need}: {meaning}")
+        if "index" in self.needs and context.index.shape != logits.shape[:1]:
+            shapes = f"{tuple(context.index.shape)} for a batch of {tuple(logits.shape)}"
+            raise ValueError(f"{type(self).__name__} needs index of each item, not {shapes}")
         return reduce(self.entries(logits, context), self.reduction)
 
     def entries(self, logits: Tensor, context: Context) -> Tensor:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from spml.losses.components import Constant, Gaussian, Logistic, Posterior, RampLike
 from spml.losses.framework import Part, Reduction, UnifiedLoss
-from spml.losses.metadata import Citation, method, published, searched
+from spml.losses.metadata import Citation, Eps, method, published, searched
 from spml.losses.terms import GCE, Absent
 
 Variant = Literal["official", "paper"]
@@ -137,7 +137,7 @@ def gr(
     a: RampLike | None = None,
     khat: bool = True,
     v: bool = True,
-    eps: float | None = None,
+    eps: Eps = None,
     schedule: Variant | None = None,
     reduction: Reduction | None = None,
 ) -> UnifiedLoss:
@@ -166,15 +166,29 @@ def gr(
             both.
         reduction: mean, sum, sum_classes or none.
     """
-    official = variant == "official"
     lag = 1 if (schedule or variant) == "official" else 0
-    default_q1 = 0.0 if official else 0.01
     soft: Part = Logistic(w, b, lag=lag) if a is None else Posterior(a)
     return UnifiedLoss(
         khat=soft if khat else Constant(0),
         weight=Gaussian(mu, sigma) if v else Constant(1),
-        l1=GCE(default_q1 if q1 is None else q1, eps),
-        l2=GCE(q2),
-        l3=Absent(GCE(q3)),
-        reduction=reduction or ("mean" if official else "sum_classes"),
+        **robust_terms(variant, q1, q2, q3, eps, reduction),
     )
+
+
+def robust_terms(
+    variant: Variant,
+    q1: RampLike | None,
+    q2: RampLike,
+    q3: RampLike,
+    eps: float | None,
+    reduction: Reduction | None,
+) -> dict[str, Any]:
+    """L1, L2, L3 and the reduction of GR Loss; the variant sets what is None."""
+    official = variant == "official"
+    default_q1 = 0.0 if official else 0.01
+    return {
+        "l1": GCE(default_q1 if q1 is None else q1, eps),
+        "l2": GCE(q2),
+        "l3": Absent(GCE(q3)),
+        "reduction": reduction or ("mean" if official else "sum_classes"),
+    }

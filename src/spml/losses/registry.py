@@ -18,7 +18,7 @@ from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from torch import Tensor, nn
 
@@ -50,8 +50,7 @@ def names() -> list[str]:
 
 def about(name: str) -> About:
     """What the method declares about itself; empty if it declares nothing."""
-    declared = getattr(factory(name), "about", None)
-    return declared if isinstance(declared, About) else About()
+    return getattr(factory(name), "about", About())
 
 
 def create(name: str, **values: Any) -> Method:
@@ -111,8 +110,7 @@ def head(name: str, pictures: bool = True) -> str | None:
 
 def space(name: str) -> Space:
     """What a search may vary in the method; empty if it declares nothing."""
-    declared = getattr(factory(name), "space", None)
-    return declared if isinstance(declared, Space) else Space()
+    return getattr(factory(name), "space", Space())
 
 
 def memory(name: str, items: int, classes: int, **values: Any) -> int:
@@ -270,7 +268,8 @@ def as_python(value: Any) -> Any:
 
 def _types(maker: Callable[..., Any]) -> dict[str, Any]:
     try:
-        return get_type_hints(maker.__init__ if inspect.isclass(maker) else maker)
+        checked = maker.__init__ if inspect.isclass(maker) else maker
+        return get_type_hints(checked, include_extras=True)
     except (NameError, TypeError):  # annotations of your own that do not resolve
         return {}
 
@@ -288,25 +287,25 @@ def _check_type(option: Option, value: Any) -> None:
     """Raise ValueError if the option's annotation does not admit the value."""
     value = as_python(value)
     union = get_origin(option.type) in (Union, UnionType)
-    wanted = []
+    wanted, meaning = [], ""
     for kind in get_args(option.type) if union else (option.type,):
         if get_origin(kind) is Literal:
             if value in get_args(kind):
                 return
             wanted += [str(choice) for choice in get_args(kind)]
-        elif kind not in PLAIN_TYPES:
+            continue
+        kind, *ranges = get_args(kind) if get_origin(kind) is Annotated else (kind,)
+        if kind not in PLAIN_TYPES:
             return  # no annotation, or one that only the method itself can check
-        elif isinstance(value, bool) == (kind is bool) and isinstance(
-            value, (int, float) if kind is float else kind
-        ):
-            if value == value:  # false for nan
+        fits = isinstance(value, (int, float) if kind is float else kind)
+        if fits and isinstance(value, bool) == (kind is bool) and value == value:  # not nan
+            if all(value in each for each in ranges):
                 return
-            wanted.append("a number")
-        else:
-            wanted.append(PLAIN_TYPES[kind])
+            meaning = f": {option.help.rstrip('.')}"
+        wanted.append(" ".join(map(str, (PLAIN_TYPES[kind], *ranges))))
     few = list(dict.fromkeys(wanted))
     expected = few[0] if len(few) == 1 else "one of " + ", ".join(few)
-    raise ValueError(f"{option.name} is {expected}, not {value!r}")
+    raise ValueError(f"{option.name} is {expected}, not {value!r}{meaning}")
 
 
 def _near(word: str, known: Iterable[str]) -> str:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
 
 from spml.losses.components import Context
 from spml.losses.cross_entropy import RATES, an
-from spml.losses.framework import Method, Reduction
-from spml.losses.metadata import Citation, method, published, searched
+from spml.losses.framework import Reduction
+from spml.losses.metadata import Citation, Range, method, published, searched
 from spml.methods.parts.labels import known_labels
+from spml.methods.parts.passes import PassMethod
 from spml.methods.parts.priors import estimate_priors
 
 
@@ -65,7 +66,7 @@ from spml.methods.parts.priors import estimate_priors
     examples=["digits --method crisp --set warmup=5"],
 )
 @searched({"warmup": 2}, warmup=(1, 2, 3, 5), momentum=(0.0, 0.5, 0.9))
-class crisp(Method):  # noqa: N801  (methods are called by their names)
+class crisp(PassMethod):  # noqa: N801  (methods are called by their names)
     """Class-prior guided learning: match the mean prediction to the prior (Liu et al., 2024).
 
     The loss is Eq. 7 of the paper. In a batch an observed positive of a class with prior pi has
@@ -98,7 +99,7 @@ class crisp(Method):  # noqa: N801  (methods are called by their names)
         warmup: int = 5,
         positive_weight: float = 2.0,
         prior_weight: float = 1.0,
-        momentum: float = 0.5,
+        momentum: Annotated[float, Range(0, 1, "[)")] = 0.5,
         delta: float = 0.01,
         tau: float = 0.01,
         priors: Any = None,
@@ -109,10 +110,6 @@ class crisp(Method):  # noqa: N801  (methods are called by their names)
         observed: Any,
     ) -> None:
         super().__init__()
-        if not 0 <= momentum < 1:
-            raise ValueError(
-                f"momentum is the weight of the old mean, from 0 to below 1, not {momentum}"
-            )
         self.fixed_priors = priors is not None
         if warmup < (0 if self.fixed_priors else 1):
             raise ValueError(f"warmup must be at least 1 if priors are estimated, not {warmup}")
@@ -131,7 +128,6 @@ class crisp(Method):  # noqa: N801  (methods are called by their names)
             _checked(priors, classes) if self.fixed_priors else torch.full((classes,), torch.nan),
         )
         self.register_buffer("running", torch.full((classes,), torch.nan))  # mean p of each class
-        self.scores = torch.empty(0)
         self._checked_at, self._any = (0, -1), False
 
     @classmethod
@@ -172,21 +168,13 @@ class crisp(Method):  # noqa: N801  (methods are called by their names)
 
     def wants_pass(self, epoch: int, epochs: int) -> bool:
         """From the end of the warm-up to the last but one epoch, unless priors are given."""
-        return not self.fixed_priors and self.warmup <= epoch < epochs
+        return not self.fixed_priors and super().wants_pass(epoch, epochs)
 
-    def take_scores(self, logits: Tensor, index: Tensor) -> None:
-        if self.scores.numel() == 0:
-            self.scores = torch.empty(self.items, logits.shape[1], dtype=torch.float32)
-        self.scores[index.cpu()] = logits.float().cpu()
-
-    def end_epoch(self, epoch: int, epochs: int) -> None:
+    def use_scores(self, scores: Tensor, epoch: int, epochs: int) -> None:
         """Estimate the priors and set the running mean to the mean over all items."""
-        if not self.wants_pass(epoch, epochs):
-            return
         labels = known_labels(self.observed, self.items, len(self.priors))
-        self.priors = estimate_priors(self.scores, labels, self.delta, self.tau).to(self.priors)
-        self.running = self.scores.sigmoid().mean(dim=0).to(self.running)
-        self.scores = torch.empty(0)
+        self.priors = estimate_priors(scores, labels, self.delta, self.tau).to(self.priors)
+        self.running = scores.cpu().sigmoid().mean(dim=0).to(self.running)
 
 
 def _checked(priors: Any, classes: int) -> Tensor:

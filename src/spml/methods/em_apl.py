@@ -9,11 +9,12 @@ from torch import Tensor
 
 from spml.losses.components import Context
 from spml.losses.entropy import EM_TRAINING, ZHOU, ZHOU_CODE
-from spml.losses.framework import Method, Reduction
-from spml.losses.metadata import method, published, searched
+from spml.losses.framework import Reduction
+from spml.losses.metadata import Count1, Eps, Share, method, published, searched
 from spml.losses.registry import create, options
 from spml.losses.terms import Log
-from spml.methods.parts.labels import check_fit, known_labels, rows_of
+from spml.methods.parts.labels import check_fit, known_labels
+from spml.methods.parts.passes import PassMethod
 
 NONE = -1.0  # target of a label without pseudo-label
 
@@ -59,7 +60,7 @@ NONE = -1.0  # target of a label without pseudo-label
 @searched(
     {"beta": 0.1}, alpha=(0.01, 0.05, 0.1, 0.2), beta=(0.02, 0.1, 0.2, 0.4, 0.9), warmup=(3, 4, 5)
 )
-class em_apl(Method):  # noqa: N801  (methods are called by their names)
+class em_apl(PassMethod):  # noqa: N801  (methods are called by their names)
     """Entropy maximisation with asymmetric pseudo-labelling (Zhou et al., 2022).
 
     Args:
@@ -76,29 +77,26 @@ class em_apl(Method):  # noqa: N801  (methods are called by their names)
 
     needs = frozenset({"items", "index", "pass"})
     targets: Tensor
-    scores: Tensor
     unknown: Tensor
 
     def __init__(
         self,
         alpha: float = 0.2,
         beta: float = 0.02,
-        theta: float = 0.9,
-        warmup: int = 5,
+        theta: Share = 0.9,
+        warmup: Count1 = 5,
         base: str = "em",
-        eps: float | None = None,
+        eps: Eps = None,
         reduction: Reduction = "mean",
         table: Any = None,
-        items: int | None = None,
-        classes: int | None = None,
-        observed: Any = None,
+        *,
+        items: int,
+        classes: int,
+        observed: Any,
     ) -> None:
         super().__init__()
-        if not 0 <= theta <= 1:
-            raise ValueError(f"theta is a share of the unknown labels, not {theta}")
-        if warmup < 1:
-            raise ValueError(f"warmup is an epoch, counted from 1, not {warmup}")
-        self.beta, self.theta, self.warmup, self.reduction = beta, theta, warmup, reduction
+        self.beta, self.theta, self.reduction = beta, theta, reduction
+        self.warmup, self.items = warmup, items
         self.log = Log(eps)
         names = {option.name for option in options(base)}
         passed: dict[str, Any] = {"eps": eps} if "eps" in names else {}
@@ -110,16 +108,11 @@ class em_apl(Method):  # noqa: N801  (methods are called by their names)
             check_fit("table", values.shape, items, classes)
             targets = torch.where(values < 0, -values, NONE)
             unknown = values <= 0
-        elif items is None or classes is None or observed is None:
-            raise ValueError(
-                "em_apl needs items, classes and observed: it stores a pseudo-label for every label"
-            )
         else:
             targets = torch.full((items, classes), NONE)
             unknown = known_labels(observed, items, classes) == 0
         self.register_buffer("targets", targets)
         self.register_buffer("unknown", unknown, persistent=False)
-        self.register_buffer("scores", torch.empty(0), persistent=False)
 
     @classmethod
     def memory(cls, items: int, classes: int, **options: Any) -> int:
@@ -129,33 +122,24 @@ class em_apl(Method):  # noqa: N801  (methods are called by their names)
 
     def entries(self, logits: Tensor, context: Context) -> Tensor:
         observed, index = context.observed, context.index
-        targets = rows_of(self.targets, index, logits, "em_apl")
+        targets = self.targets[index].to(logits.dtype)
         absent, present = self.log.absent(logits, context), self.log(logits, context)
         soft = torch.lerp(absent, present, targets.clamp(min=0))
         call = {"epoch": context.epoch, "epochs": context.epochs, "index": index}
         entries = self.base(logits, observed, **call)
         return torch.where((targets >= 0) & (observed == 0), self.beta * soft, entries)
 
-    def wants_pass(self, epoch: int, epochs: int) -> bool:
-        """From the warm-up to the last but one epoch; nothing would use later pseudo-labels."""
-        return self.warmup <= epoch < epochs
-
     def take_scores(self, logits: Tensor, index: Tensor) -> None:
-        if self.scores.shape != self.targets.shape:
-            self.scores = torch.empty_like(self.targets, dtype=torch.float32)
-        self.scores[index] = logits.sigmoid().float()
+        super().take_scores(logits.sigmoid(), index)
 
-    def end_epoch(self, epoch: int, epochs: int) -> None:
+    def use_scores(self, scores: Tensor, epoch: int, epochs: int) -> None:
         """Assign pseudo-labels to the lowest scores of each class that have none."""
-        if not self.wants_pass(epoch, epochs):
-            return
         open_labels = self.unknown & (self.targets < 0)
         share = self.theta * self.unknown.sum(dim=0).cpu().double()
         # A table, or linear initialisation, may have assigned some pseudo-labels before.
         left = share.floor() - (self.unknown & ~open_labels).sum(dim=0).cpu()
         wanted = torch.minimum((share / (epochs - self.warmup)).floor(), left).long()
         wanted = wanted.to(open_labels.device)
-        order = self.scores.masked_fill(~open_labels, torch.inf).argsort(dim=0, stable=True)
+        order = scores.masked_fill(~open_labels, torch.inf).argsort(dim=0, stable=True)
         chosen = (order.argsort(dim=0) < wanted) & open_labels
-        self.targets = torch.where(chosen, self.scores.to(self.targets.dtype), self.targets)
-        self.scores = torch.empty(0, device=self.targets.device)
+        self.targets = torch.where(chosen, scores.to(self.targets.dtype), self.targets)

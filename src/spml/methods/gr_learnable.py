@@ -10,9 +10,8 @@ from torch import Tensor, nn
 
 from spml.losses.components import Component, Context, Gaussian, Ramp, RampLike
 from spml.losses.framework import Reduction, UnifiedLoss
-from spml.losses.gr import CHEN, CHEN_CODE, PRESETS, Variant
-from spml.losses.metadata import method, published, searched
-from spml.losses.terms import GCE, Absent
+from spml.losses.gr import CHEN, CHEN_CODE, PRESETS, Variant, robust_terms
+from spml.losses.metadata import Eps, method, published, searched
 
 Constraint = Literal["class", "batch", "none"]
 
@@ -101,23 +100,18 @@ class gr_learnable(UnifiedLoss):  # noqa: N801  (methods are called by their nam
         own_lr: float = 0.1,
         own_momentum: float = 0.9,
         own_decay: float = 1e-3,
-        eps: float | None = None,
+        eps: Eps = None,
         reduction: Reduction | None = None,
         *,
         classes: int,
         items: int | None = None,
         observed: Any = None,
     ) -> None:
-        official = variant == "official"
-        default_q1 = 0.0 if official else 0.01
         learned = learn_alpha and LearnedGaussian(mu, sigma, classes, sigma_min, constraint)
         super().__init__(
             khat=LearnedLogistic(w, b, classes),
             weight=learned or Gaussian(mu, sigma),
-            l1=GCE(default_q1 if q1 is None else q1, eps),
-            l2=GCE(q2),
-            l3=Absent(GCE(q3)),
-            reduction=reduction or ("mean" if official else "sum_classes"),
+            **robust_terms(variant, q1, q2, q3, eps, reduction),
         )
         self.own_lr, self.own_momentum, self.own_decay = own_lr, own_momentum, own_decay
 

@@ -18,9 +18,9 @@ from spml.losses.cross_entropy import (
     ExpectedPositives,
 )
 from spml.losses.framework import Method, Reduction
-from spml.losses.metadata import method, published, searched
+from spml.losses.metadata import Eps, Weight, method, published, searched
 from spml.losses.terms import Log
-from spml.methods.parts.labels import check_fit, known_labels, rows_of
+from spml.methods.parts.labels import check_fit, known_labels
 
 UNKNOWN = torch.logit(torch.tensor(0.6)).item()  # unknown labels start uniform in ± this logit
 KNOWN = torch.logit(torch.tensor(0.995)).item()  # known labels start at ± this logit
@@ -82,13 +82,14 @@ class role(Method):  # noqa: N801  (methods are called by their names)
 
     def __init__(
         self,
-        expected_positives: float = 1.5,
-        eps: float | None = None,
+        expected_positives: Weight = 1.5,
+        eps: Eps = None,
         reduction: Reduction = "mean",
         estimated: Any = None,
-        items: int | None = None,
-        classes: int | None = None,
-        observed: Any = None,
+        *,
+        items: int,
+        classes: int,
+        observed: Any,
     ) -> None:
         super().__init__()
         self.log, self.reduction = Log(eps), reduction
@@ -99,12 +100,10 @@ class role(Method):  # noqa: N801  (methods are called by their names)
                 raise ValueError("estimated holds values that are not probabilities, from 0 to 1")
             check_fit("estimated", initial.shape, items, classes)
             start = torch.logit(initial, eps=LEAST)
-        elif items is None or classes is None or observed is None:
-            raise ValueError(
-                "role needs items, classes and observed: it stores a logit for every label"
-            )
         else:
-            start = _initial(items, classes, observed)
+            start = torch.empty(items, classes).uniform_(-UNKNOWN, UNKNOWN)
+            known = known_labels(observed, items, classes)
+            start = torch.where(known == 0, start, known.to(start.dtype) * KNOWN)
         self.label_logits = nn.Parameter(start)
 
     @classmethod
@@ -115,7 +114,7 @@ class role(Method):  # noqa: N801  (methods are called by their names)
 
     def entries(self, logits: Tensor, context: Context) -> Tensor:
         """Loss of each entry: half for the classifier, half for the labels."""
-        labels = rows_of(self.label_logits, context.index, logits, "role")
+        labels = self.label_logits[context.index].to(logits.dtype)
         classifier = self._half(logits, labels.detach(), context)
         return (classifier + self._half(labels, context.logits, context)) / 2
 
@@ -134,9 +133,3 @@ class role(Method):  # noqa: N801  (methods are called by their names)
         agreement = torch.lerp(absent, present, teacher.sigmoid())
         entries: Tensor = known + agreement + self.regulariser(learner.sigmoid())
         return entries
-
-
-def _initial(items: int, classes: int, observed: Any) -> Tensor:
-    start = torch.empty(items, classes).uniform_(-UNKNOWN, UNKNOWN)
-    known = known_labels(observed, items, classes)
-    return torch.where(known == 0, start, known.to(start.dtype) * KNOWN)

@@ -39,12 +39,6 @@ class LabelQueue(nn.Module):
         self, width: int = 128, size: int = 512, temperature: float = 0.5, limit: int = 1024
     ) -> None:
         super().__init__()
-        if size < 0 or limit < 1:
-            raise ValueError(
-                f"a queue holds 0 entries or more and compares 1 or more, not {size} and {limit}"
-            )
-        if not temperature > 0:
-            raise ValueError(f"temperature must be above 0, not {temperature}")
         self.size, self.temperature, self.limit = size, temperature, limit
         self.register_buffer("embeddings", torch.zeros(size, width))  # oldest first
         self.register_buffer("classes", torch.full((size,), EMPTY))

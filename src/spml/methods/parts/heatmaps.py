@@ -24,8 +24,6 @@ class HeatMaps(nn.Module):
 
     def __init__(self, items: int, classes: int, grid: int, momentum: float) -> None:
         super().__init__()
-        if grid < 1:
-            raise ValueError(f"grid is a number of cells, at least 1, not {grid}")
         self.momentum = momentum
         self.register_buffer("maps", torch.zeros(items, classes, grid, grid, dtype=torch.float16))
         self.register_buffer("seen", torch.zeros(items, grid, grid, dtype=torch.bool))
