@@ -190,22 +190,21 @@ class TwoThresholds(Component):
     those entries.
     """
 
+    template = "1 if p ≥ {upper}, 0 if p ≤ {lower}, else undefined"
+
     def __init__(self, upper: RampLike, lower: RampLike) -> None:
         super().__init__()
         self.upper, self.lower = Ramp(upper), Ramp(lower)
-        self.formula = f"1 if p ≥ {self.upper}, 0 if p ≤ {self.lower}, else undefined"
+        self.formula = self.template.format(upper=self.upper, lower=self.lower)
 
     def forward(self, p: Tensor, context: Context) -> Value:
         return (p >= self.upper.at(context)).to(p.dtype)
 
 
-class OutsideGap(Component):
+class OutsideGap(TwoThresholds):
     """v of two-threshold pseudo-labels: 0 strictly between the thresholds, else 1."""
 
-    def __init__(self, upper: RampLike, lower: RampLike) -> None:
-        super().__init__()
-        self.upper, self.lower = Ramp(upper), Ramp(lower)
-        self.formula = f"0 if {self.lower} < p < {self.upper}, else 1"
+    template = "0 if {lower} < p < {upper}, else 1"
 
     def forward(self, p: Tensor, context: Context) -> Value:
         return ((p >= self.upper.at(context)) | (p <= self.lower.at(context))).to(p.dtype)

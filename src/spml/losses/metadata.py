@@ -171,7 +171,7 @@ class About:
     presets: Sequence[Published] = ()
     notes: str = ""
     examples: Sequence[str] = ()
-    order: int | None = None
+    order: float = inf
     table2: int | None = None
     head: str | None = None
 

@@ -22,7 +22,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 from torch import Tensor, nn
 
-from spml.losses.framework import REDUCTIONS, Method, Reduction
+from spml.losses.framework import Method, Reduction
 from spml.losses.metadata import SEARCHED, About, Preset, Space
 
 PACKAGES = ("spml.losses", "spml.methods")
@@ -172,7 +172,7 @@ def options(name: str) -> list[Option]:
     help_of = _argument_help(inspect.getdoc(maker) or "")
     types = _types(maker)
     if types.get("reduction") is Reduction:
-        help_of.setdefault("reduction", f"{', '.join(REDUCTIONS[:-1])} or {REDUCTIONS[-1]}.")
+        help_of.setdefault("reduction", "mean, sum, sum_classes or none.")
     return [
         Option(p.name, p.default, help_of.get(p.name, ""), types.get(p.name))
         for p in _parameters(maker)
@@ -209,11 +209,8 @@ def _all_methods() -> dict[str, Callable[..., Any]]:
     for package in PACKAGES:
         methods |= _methods_of(package)
 
-    def place(name: str) -> tuple[bool, int, str]:
-        order = about(name).order
-        return order is None, order or 0, name
-
-    return {name: methods[name] for name in sorted(methods, key=place)}
+    ordered = sorted(methods, key=lambda name: (about(name).order, name))
+    return {name: methods[name] for name in ordered}
 
 
 @lru_cache(maxsize=2)

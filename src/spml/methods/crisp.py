@@ -117,18 +117,13 @@ class crisp(PassMethod):  # noqa: N801  (methods are called by their names)
         self.positive_weight, self.prior_weight = positive_weight, prior_weight
         self.delta, self.tau, self.items, self.observed = delta, tau, items, observed
         self.assume_negative = an(reduction="none")
-        counts = (
-            (known_labels(observed, items, classes) == 1).sum(dim=0).to(torch.get_default_dtype())
-        )
-        self.register_buffer(
-            "per_positive", torch.where(counts > 0, items / counts, 0.0), persistent=False
-        )
-        self.register_buffer(
-            "priors",
-            _checked(priors, classes) if self.fixed_priors else torch.full((classes,), torch.nan),
-        )
-        self.register_buffer("running", torch.full((classes,), torch.nan))  # mean p of each class
-        self._checked_at, self._any = (0, -1), False
+        counts = (known_labels(observed, items, classes) == 1).sum(dim=0)
+        counts = counts.to(torch.get_default_dtype())
+        per_positive = torch.where(counts > 0, items / counts, 0.0)
+        none = torch.full((classes,), torch.nan)
+        self.register_buffer("per_positive", per_positive, persistent=False)
+        self.register_buffer("priors", none if priors is None else _checked(priors, classes))
+        self.register_buffer("running", none.clone())  # mean p of each class
 
     @classmethod
     def memory(cls, items: int, classes: int, **options: Any) -> int:
@@ -137,8 +132,8 @@ class crisp(PassMethod):  # noqa: N801  (methods are called by their names)
         return 12 * classes + scores
 
     def entries(self, logits: Tensor, context: Context) -> Tensor:
-        """Loss of each entry; assume-negative while there are no priors."""
-        if context.epoch <= self.warmup or not self._estimated():
+        """Loss of each entry; assume-negative during the warm-up."""
+        if context.epoch <= self.warmup:
             return self.assume_negative.entries(logits, context)
         observed = context.observed
         counted = self.priors.isfinite() & (self.per_positive > 0)
@@ -149,13 +144,6 @@ class crisp(PassMethod):  # noqa: N801  (methods are called by their names)
         entries = torch.where(observed == 1, positive, torch.where(absent, p, 0.0))
         distance = torch.where(counted, (mean - priors).abs(), 0.0)
         return entries + self.prior_weight * distance
-
-    def _estimated(self) -> bool:
-        """Whether there are priors; reads the device only after they changed, not in every step."""
-        now = id(self.priors), self.priors._version
-        if now != self._checked_at:
-            self._checked_at, self._any = now, not bool(self.priors.isnan().all())
-        return self._any
 
     def _mean(self, batch: Tensor) -> Tensor:
         """Update the running mean with this batch; the gradient is that of the batch's mean."""
@@ -178,13 +166,11 @@ class crisp(PassMethod):  # noqa: N801  (methods are called by their names)
 
 
 def _checked(priors: Any, classes: int) -> Tensor:
-    message = f"priors are {classes} shares above 0 and up to 1, not {priors}"
     try:
-        values = torch.as_tensor(priors, dtype=torch.float32)
-    except (TypeError, ValueError) as error:
-        raise ValueError(message) from error
-    if values.shape != (classes,) or not bool(
-        ((values > 0) & (values <= 1) | values.isnan()).all()
-    ):
-        raise ValueError(message)
-    return values.clone()
+        values = torch.as_tensor(priors, dtype=torch.float32).clone()
+        share = (values > 0) & (values <= 1) | values.isnan()
+        if values.shape == (classes,) and bool(share.all()):
+            return values
+    except (TypeError, ValueError):
+        pass
+    raise ValueError(f"priors are {classes} shares above 0 and up to 1, not {priors}")

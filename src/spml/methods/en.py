@@ -185,19 +185,13 @@ class en(Method):  # noqa: N801  (methods are called by their names)
         for first in range(0, classes, AT_ONCE):
             part = slice(first, first + AT_ONCE)
             labels = self.labels[:, part]
-            means = (
-                self.mean[:, part]
-                .masked_fill(labels == 1, torch.inf)
-                .masked_fill(labels == -1, -torch.inf)
-            )
+            means = self.mean[:, part].masked_fill(labels == 1, torch.inf)
+            means.masked_fill_(labels == -1, -torch.inf)
             columns = zip(means.unbind(dim=1), self.places[part], strict=True)
-            lowest = torch.stack(
-                [_lowest(column, places, order) for column, places in columns], dim=1
-            )
-            unknown = (labels == 0) | (labels == EXPECTED)
-            self.labels[:, part] = torch.where(
-                unknown, torch.where(lowest, EXPECTED, 0).to(labels.dtype), labels
-            )
+            lowest = torch.stack([_lowest(*column, order) for column in columns], dim=1)
+            known = (labels == 1) | (labels == -1)
+            marks = torch.where(lowest, EXPECTED, 0).to(labels.dtype)
+            self.labels[:, part] = torch.where(known, labels, marks)
 
     def entries(self, logits: Tensor, context: Context) -> Tensor:
         """Loss of each entry; in training mode it updates the means with the predictions."""
@@ -210,9 +204,8 @@ class en(Method):  # noqa: N801  (methods are called by their names)
         if self.start == "first":
             past = torch.where(self.seen[index][:, None], past, p.detach())
         if self.cl:
-            entries = entries + torch.where(
-                observed == -1, 0.0, self.cl * (p - past).abs() ** self.power
-            )
+            distance = self.cl * (p - past).abs() ** self.power
+            entries = entries + torch.where(observed == -1, 0.0, distance)
         if self.heat is not None:
             spatial = self._spatial(self.heat, context.features, index).to(entries.dtype)
             entries = entries + torch.where(observed == -1, 0.0, self.scl * spatial)

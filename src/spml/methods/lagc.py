@@ -144,17 +144,9 @@ class lagc(Method):  # noqa: N801  (methods are called by their names)
         )
         added = self.lam * _consistency(prepared(views, observed), present, sure)
         if second:
-            added = added + self.lac * self._contrast(features, present)
+            embeddings = self.projection(features.to(self.projection.weight.dtype))
+            added = added + self.lac * self.queue(embeddings, present.repeat(2, 1))
         return self.assume_negative.entries(logits, context) + added
-
-    def _contrast(self, features: Tensor, present: Tensor) -> Tensor:
-        """Contrastive loss of the present labels in both views, which then enter the queue."""
-        embeddings = self.projection(features.to(self.projection.weight.dtype))
-        positive = present.repeat(2, 1)
-        loss = self.queue.loss(embeddings, positive)
-        if self.training:
-            self.queue.push(embeddings, positive)
-        return loss
 
 
 def _pseudo_labels(logits: Tensor, observed: Tensor, tau: float) -> tuple[Tensor, Tensor]:

@@ -43,11 +43,18 @@ class LabelQueue(nn.Module):
         self.register_buffer("embeddings", torch.zeros(size, width))  # oldest first
         self.register_buffer("classes", torch.full((size,), EMPTY))
 
-    def loss(self, embeddings: Tensor, positive: Tensor) -> Tensor:
+    def forward(self, embeddings: Tensor, positive: Tensor) -> Tensor:
         """The loss, in float32 or wider, of embeddings (items, classes, width) of any norm.
 
-        Positive labels are entries. Call `push` afterwards, so that no entry meets itself.
+        Positive labels are entries; in training mode, they then enter the queue.
         """
+        loss = self.loss(embeddings, positive)
+        if self.training:
+            self.push(embeddings, positive)
+        return loss
+
+    def loss(self, embeddings: Tensor, positive: Tensor) -> Tensor:
+        """The loss, which leaves the queue as it is."""
         with torch.autocast(embeddings.device.type, enabled=False):
             chosen = _spread(positive.flatten(), self.limit)
             units = _units(embeddings.flatten(0, 1)[chosen])

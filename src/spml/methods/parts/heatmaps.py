@@ -50,11 +50,8 @@ class HeatMaps(nn.Module):
         grid = self.maps.shape[-1]
         places = _places(_inverse(boxes), grid, grid)
         inside = (places.abs() <= 1).all(dim=-1)
-        fresh, before, seen = (
-            _sampled(maps.float(), places),
-            self.maps[rows].float(),
-            self.seen[rows],
-        )
+        fresh = _sampled(maps.float(), places)
+        before, seen = self.maps[rows].float(), self.seen[rows]
         moved = torch.where(seen[:, None], torch.lerp(fresh, before, self.momentum), fresh)
         self.maps[rows] = torch.where(inside[:, None], moved, before).to(self.maps.dtype)
         self.seen[rows] = seen | inside
@@ -74,12 +71,8 @@ def _inverse(boxes: Tensor) -> Tensor:
 def _places(boxes: Tensor, height: int, width: int) -> Tensor:
     """Centres of height x width cells of the boxes, (B, height, width, 2), in -1..1."""
     left, top, right, bottom = boxes.to(torch.float32).unbind(dim=1)
-    across = _centres(width, boxes)[None, None, :] * (right - left).view(-1, 1, 1) + left.view(
-        -1, 1, 1
-    )
-    down = _centres(height, boxes)[None, :, None] * (bottom - top).view(-1, 1, 1) + top.view(
-        -1, 1, 1
-    )
+    across = _centres(width, boxes) * (right - left)[:, None, None] + left[:, None, None]
+    down = _centres(height, boxes)[:, None] * (bottom - top)[:, None, None] + top[:, None, None]
     return 2 * torch.stack([across.expand(-1, height, -1), down.expand(-1, -1, width)], dim=-1) - 1
 
 

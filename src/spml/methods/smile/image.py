@@ -58,10 +58,6 @@ class ImageForm(nn.Module):
         entries = assume_negative(p, observed), assume_negative(d, observed)
         if context.epoch <= smile.warmup:
             return entries[0] + entries[1]
-        positive = observed == 1
-        contrast = self.queue.loss(mean, positive)
-        if self.training:
-            self.queue.push(mean, positive)
         target = torch.where(observed == -1, 0.0, d.detach().sigmoid())
         total: Tensor = (
             smile.theta * torch.lerp(F.softplus(p), F.softplus(-p), target)
@@ -69,7 +65,7 @@ class ImageForm(nn.Module):
             + smile.beta * entries[1]
             + smile.kl_embedding * normal_divergence(mean, log_deviation)
             + smile.kl_beta * divergence(a, b)
-            + smile.lam * contrast
+            + smile.lam * self.queue(mean, observed == 1)
         )
         return total
 
