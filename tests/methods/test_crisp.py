@@ -172,5 +172,5 @@ def test_priors_are_estimated_after_the_warm_up_and_stored():
     torch.testing.assert_close(loss.priors, expected, equal_nan=True)
     assert loss.priors.isnan().tolist() == [False, False, True, False]
     torch.testing.assert_close(loss.running, logits.float().sigmoid().mean(dim=0))
-    assert loss.scores.numel() == 0 and not loss.wants_pass(5, 5)
+    assert loss.scores is None and not loss.wants_pass(5, 5)
     assert not ready(torch.zeros(5, 7)).wants_pass(1, 3)  # priors are given

@@ -92,13 +92,13 @@ class TestRole:
 
     def test_estimated_labels_may_be_0_or_1_but_nothing_outside(self):
         sure = torch.tensor([[1.0, 0.0]])
-        loss = losses.create("role", estimated=sure)
+        loss = build("role", sure, estimated=sure)
         assert loss(torch.zeros(1, 2), torch.tensor([[1, 0]]), **CALL).isfinite()
-        theta = loss.label_logits.detach().sigmoid()
+        theta = loss.method.label_logits.detach().sigmoid()
         torch.testing.assert_close(theta, torch.tensor([[1 - 1e-5, 1e-5]]).double())
         for wrong in (sure * 2, sure - 1, sure * math.nan):
             with pytest.raises(ValueError, match="not probabilities"):
-                losses.create("role", estimated=wrong)
+                create("role", sure, estimated=wrong)
 
 
 class TestEmApl:
@@ -131,7 +131,7 @@ class TestEmApl:
         observed, scores = torch.zeros(20, 1), torch.linspace(-1, 1, 20)[:, None]
         carried = create("em_apl", observed, theta=0.6, warmup=1)
         listed = torch.where(torch.arange(20) < 7, -0.5, 0.0)[:, None]
-        table = losses.create("em_apl", table=listed, theta=0.6, warmup=1)
+        table = create("em_apl", observed, table=listed, theta=0.6, warmup=1)
         cases = (carried, [4, 8, 12]), (carried, [12, 12, 12]), (table, [11, 12, 12])
         for method, counts in cases:
             for epoch, count in enumerate(counts, start=1):
@@ -162,12 +162,13 @@ class TestEmApl:
 
     def test_beta_weighs_the_pseudo_labels(self):
         logits, observed = torch.tensor([[0.3, -1.0]]), torch.tensor([[1, 0]])
-        none, one = (losses.create("em_apl", table=[[1, -0.2]], beta=beta) for beta in (0, 1))
+        none, one = (build("em_apl", observed, table=[[1, -0.2]], beta=beta) for beta in (0.0, 1.0))
         added = one(logits, observed, **CALL) - none(logits, observed, **CALL)
         p = torch.sigmoid(logits[0, 1]).item()
         assert added.item() == pytest.approx(-(0.2 * math.log(p) + 0.8 * math.log(1 - p)) / 2)
 
     def test_the_table_gives_no_pseudo_label_to_a_known_label(self):
         logits, observed = torch.tensor([[0.3, -1.0]]), torch.tensor([[1, -1]])
-        value = losses.create("em_apl", table=[[-0.4, -1.0]], beta=0.5)(logits, observed, **CALL)
+        loss = build("em_apl", observed, table=[[-0.4, -1.0]], beta=0.5)
+        value = loss(logits, observed, **CALL)
         assert value.item() == pytest.approx(losses.create("em")(logits, observed).item())
