@@ -90,17 +90,6 @@ def test_the_first_epoch_is_assume_negative():
         assert before == loss(logits, table, **call) == losses.create("an")(logits, table)
 
 
-def test_unknown_labels_that_are_not_expected_negatives_cost_nothing():
-    table = torch.tensor([[1, 0], [0, 0], [0, 0], [0, 0]])
-    loss = method(table, expected_positives=2.0, momentum=0.0)
-    logits = torch.tensor([[0.0, 0], [3, -1], [1, 2], [-2, 1]], requires_grad=True)
-    loss(logits, table, **CALL, index=torch.arange(4))
-    loss.begin_epoch(2, 10)
-    assert marked(loss).tolist() == [[False, True], [False, True], [True, True], [True, True]]
-    loss(logits, table, **CALL, index=torch.arange(4)).backward()
-    assert (logits.grad[:, 0].sign().tolist()) == [-1, 0, 1, 1]
-
-
 def test_known_labels_are_in_the_ranking_and_never_marked():
     table = torch.tensor([[1], [1], [-1], [-1], [0], [0]])
     loss = method(table, expected_positives=1.5)

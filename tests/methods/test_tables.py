@@ -146,14 +146,6 @@ class TestEmApl:
         method.end_epoch(1, 2)
         assert (method.targets == 0).all()
 
-    def test_training_shorter_than_the_warm_up_gives_none(self):
-        observed = torch.zeros(4, 1)
-        method = create("em_apl", observed)
-        for epoch in range(1, 4):
-            assert not method.wants_pass(epoch, 3)
-            method.end_epoch(epoch, 3)
-        assert (method.targets < 0).all()
-
     def test_without_pseudo_labels_it_is_its_base(self):
         logits, observed = random_batch()
         for base, options in {"em": {"alpha": 0.3}, "gr": {}, "an": {}}.items():
