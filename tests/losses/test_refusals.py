@@ -71,7 +71,7 @@ def test_invalid_options_are_refused(name, options, message):
 # Numbers just outside the range of each option.
 OUTSIDE = """
 an eps=-1e-5,1,inf | an_ls smoothing=-0.1,1.5 | epr expected_positives=-1,inf
-role expected_positives=-1,inf | focal gamma=-1 | asl gamma_neg=-1 gamma_pos=-1 clip=-0.1,1
+role expected_positives=-1,inf label_lr=0 | focal gamma=-1 | asl gamma_neg=-1 gamma_pos=-1 clip=-0.1,1
 hill gamma=-1 | splc gamma=-1 tau=-0.1,1.5 | taylor_ce order=0 | gr_learnable sigma_min=-0.1
 ll_r delta=-0.1,20 | ll_ct delta=-0.1,20 | ll_cp delta=-0.1,1.1 | boostlu delta=-0.1,20
 em_apl theta=-0.1,1.1 warmup=0 | crisp momentum=-0.1,1

@@ -124,6 +124,7 @@ def test_a_label_table_is_accepted_like_an_array(name):
     ("name", "options", "lr", "shapes"),
     [
         ("role", {}, 0.25, [(5, 7)]),
+        ("role", {"label_lr": 10.0}, 2.5, [(5, 7)]),
         ("lagc", {"size": 3}, 0.25, [(3, 6), (3,)]),
         ("smile", {}, 0.25, [(2, 7, 4), (2, 7)]),
         ("smile", {"x": torch.ones(5, 2), "own_lr": 0.02}, 0.02, None),

@@ -18,7 +18,7 @@ from spml.losses.cross_entropy import (
     ExpectedPositives,
 )
 from spml.losses.framework import Method, Reduction
-from spml.losses.metadata import Eps, Weight, method, published, searched
+from spml.losses.metadata import Above0, Eps, Weight, method, published, searched
 from spml.losses.terms import Log
 from spml.methods.parts.labels import check_fit, known_labels
 
@@ -62,19 +62,23 @@ LEAST = 1e-5  # initial and carried-over probabilities are clamped to LEAST..1 -
     sparse optimiser would be another algorithm.
 
     **Differences.** Released code has ε = 1e-5. It trains the classifier with one learning rate and
-    $\theta$ ten times as fast; here $\theta$ learns like the head, `--head-lr` (10) times as fast
-    as the backbone. The GR Loss paper's row is `role` after LinearInit on VOC and COCO, but plain
+    $\theta$ ten times as fast, which is `--head-lr 1 --set label_lr=10`; by default $\theta$ learns
+    like the head, `--head-lr` (10) times as fast as the backbone. The GR Loss paper's row is `role` after LinearInit on VOC and COCO, but plain
     `role` on NUS-WIDE and CUB.
     """,
-    examples=["voc --method role --linear-init 25 --linear-lr 1e-3 --linear-batch-size 16"],
+    examples=[
+        "voc --method role --head-lr 1 --set label_lr=10",
+        "voc --method role --linear-init 25 --linear-lr 1e-3 --linear-batch-size 16",
+    ],
 )
-@searched(AS_PUBLISHED)
+@searched(AS_PUBLISHED, label_lr=(1.0, 3.0, 10.0))
 class role(Method):  # noqa: N801  (methods are called by their names)
     """Regularised online label estimation: learn classifier and labels (Cole et al., 2021).
 
     Args:
         expected_positives: mean number of positive labels per item, from another source.
         eps: added to probabilities inside the log, as published (1e-5); None is the exact log.
+        label_lr: learning rate of the estimated labels, as a multiple of the head's.
         estimated: initial label probabilities (items, classes) instead of random ones.
     """
 
@@ -85,6 +89,7 @@ class role(Method):  # noqa: N801  (methods are called by their names)
         expected_positives: Weight = 1.5,
         eps: Eps = None,
         reduction: Reduction = "mean",
+        label_lr: Above0 = 1.0,
         estimated: Any = None,
         *,
         items: int,
@@ -92,7 +97,7 @@ class role(Method):  # noqa: N801  (methods are called by their names)
         observed: Any,
     ) -> None:
         super().__init__()
-        self.log, self.reduction = Log(eps), reduction
+        self.log, self.reduction, self.label_lr = Log(eps), reduction, label_lr
         self.regulariser = ExpectedPositives(expected_positives)
         if estimated is not None:
             initial = torch.as_tensor(estimated, dtype=torch.float64)
@@ -111,6 +116,10 @@ class role(Method):  # noqa: N801  (methods are called by their names)
         """A logit for every label and its two moments in Adam."""
         number = 4 if options.get("estimated") is None else 8  # float32, or float64 if estimated
         return 3 * number * items * classes
+
+    def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
+        """The estimated labels, at their multiple of the head's learning rate."""
+        return [{"params": [self.label_logits], "lr": lr * self.label_lr}]
 
     def entries(self, logits: Tensor, context: Context) -> Tensor:
         """Loss of each entry: half for the classifier, half for the labels."""
