@@ -52,7 +52,6 @@ OPTIONS = [
     ("crisp", {"priors": "few"}, f"{PRIORS} few"),
     ("crisp", {"priors": [None] * 7}, PRIORS),
     ("crisp", {"warmup": 0}, "warmup must be at least 1"),
-    ("crisp", {"warmup": -1, "priors": [0.5] * 7}, "warmup must be at least"),
     ("mime", {"rule": "ignore"}, "rule='ignore' needs mean_inverse_positives"),
     ("smile", {"x": torch.ones(4, 2)}, r"one row for each of the 5 items; it has shape \(4, 2\)"),
     ("smile", {"x": torch.zeros(5)}, r"it has shape \(5,\)"),
@@ -71,10 +70,11 @@ def test_invalid_options_are_refused(name, options, message):
 # Numbers just outside the range of each option.
 OUTSIDE = """
 an eps=-1e-5,1,inf | an_ls smoothing=-0.1,1.5 | epr expected_positives=-1,inf
-role expected_positives=-1,inf label_lr=0 | focal gamma=-1 | asl gamma_neg=-1 gamma_pos=-1 clip=-0.1,1
-hill gamma=-1 | splc gamma=-1 tau=-0.1,1.5 | taylor_ce order=0 | gr_learnable sigma_min=-0.1
+role expected_positives=-1,inf label_lr=0 | focal gamma=-1
+asl gamma_neg=-1 gamma_pos=-1 clip=-0.1,1 | hill gamma=-1
+splc gamma=-1 tau=-0.1,1.5 | taylor_ce order=0 | gr_learnable sigma_min=-0.1
 ll_r delta=-0.1,20 | ll_ct delta=-0.1,20 | ll_cp delta=-0.1,1.1 | boostlu delta=-0.1,20
-em_apl theta=-0.1,1.1 warmup=0 | crisp momentum=-0.1,1
+em_apl theta=-0.1,1.1 warmup=0 | crisp warmup=-1 momentum=-0.1,1
 en momentum=-0.1,1.1 power=0.5,inf cl=-1,inf scl=-1,inf expected_positives=-1 grid=0
 mime theta=-0.1,1.5 warmup=0 mean_inverse_positives=0,2
 lagc first=1.5 tau=0.4,1.1 tau_second=0.4,2 queue=-1 temperature=0

@@ -122,6 +122,47 @@ def test_a_known_negative_is_moved_by_its_own_term_only():
     torch.testing.assert_close(gradient[0], torch.full((7,), 0.25 / 2, dtype=torch.float64))
 
 
+@pytest.mark.parametrize(
+    ("sums", "epochs", "length"),
+    [
+        ([6.2, 4.9, 5.2, 3.5, 3.1, 2.9, 3.0, 2.9], 30, 7),  # 2.9 and 3.0 against 3.1
+        ([6.0, 5.39, 5.39], 30, 15),  # lower by a tenth
+        ([6.0, 5.5, 5.5], 30, 3),
+        ([6.0, 3.0, 3.0], 30, 15),
+        ([6.0, 6.0, 6.0], 4, 2),
+        ([], 1, 1),
+    ],
+)
+def test_by_default_the_warm_up_ends_when_the_priors_have_settled(sums, epochs, length):
+    logits, table = random_batch(30, 4)
+    loss = create("crisp", table).eval()
+    for epoch, total in enumerate(sums, start=1):
+        if epoch > 1:
+            assert loss.wants_pass(epoch, epochs) == (epoch < epochs)
+        loss.set_extra_state(torch.tensor([*loss.get_extra_state().tolist(), total]))
+        expected = {"positives": pytest.approx(total)}
+        ended = epoch >= length
+        assert loss.record(epoch, epochs) == expected | ({"warmup": length} if ended else {})
+    assert loss.warmup_epochs(epochs) == length
+    warm = losses.create("an")(logits, table)
+    loss.priors.fill_(0.3)
+    assert loss(logits, table, epoch=length, epochs=epochs) == warm
+    assert loss(logits, table, epoch=length + 1, epochs=epochs) != warm
+    loss.carry_over()
+    assert loss.warmup_epochs(epochs) == max(epochs // 2, 1)
+
+
+def test_the_sum_of_the_priors_is_recorded_only_if_the_warm_up_depends_on_it():
+    logits, table = random_batch(30, 4)
+    for options, recorded in (({}, True), ({"warmup": 1}, False)):
+        loss = create("crisp", table, **options)
+        loss.take_scores(logits, torch.arange(30))
+        loss.end_epoch(1, 9)
+        expected = {"positives": pytest.approx(loss.priors.nansum().item())}
+        assert loss.record(1, 9) == (expected if recorded else {})
+        assert loss.record(2, 9) == {}  # after an epoch without a pass
+
+
 def test_priors_are_estimated_after_the_warm_up_and_stored():
     logits, table = random_batch(30, 4)
     table[:, 2] = table[:, 2].clamp(max=0)

@@ -43,7 +43,7 @@ STATES = {
     "em_apl": {"targets"},
     "en": {"mean", "labels", "seen"},
     "en-cl-scl-grid": {"mean", "labels", "seen", "heat.maps", "heat.seen"},
-    "crisp": {"priors", "running"},
+    "crisp": {"priors", "running", "_extra_state"},
     "mime": {"marked", "_extra_state"},
     "lagc": {"projection.weight", "projection.bias", "queue.embeddings", "queue.classes"},
     "smile": {"_extra_state"}

@@ -31,10 +31,10 @@ class Method(nn.Module):
     Before training, the loop calls `memory`, `prepare` (if features are needed), `parameter_groups`
     and `optimizer`. In each epoch it calls `begin_epoch`, then for every batch `see` and the method
     itself. If `wants_pass` returns True, it scores the whole training split in evaluation mode and
-    passes the scores to `take_scores`, batch by batch. Then it calls `end_epoch`. Between
-    `--linear-init` and end-to-end training it calls `carry_over`. All state is in parameters and
-    buffers, hence in `state_dict()`. An instance may need less, or more, than its class declares,
-    depending on its options.
+    passes the scores to `take_scores`, batch by batch. Then it calls `end_epoch` and `record`.
+    Between `--linear-init` and end-to-end training it calls `carry_over`. All state is in
+    `state_dict()`. An instance may need less, or more, than its class declares, depending on its
+    options.
 
     The `features` of a call come from the classifier's head: class maps (items, classes, h, w) of a
     linear head, or an embedding of each label (items, classes, size) of a query head. Feature
@@ -107,6 +107,10 @@ class Method(nn.Module):
 
     def end_epoch(self, epoch: int, epochs: int) -> None:
         """Finish an epoch, after its training and its pass, if there was one."""
+
+    def record(self, epoch: int, epochs: int) -> dict[str, float]:
+        """Numbers that the method chose from the data, for the epoch's line of the history."""
+        return {}
 
     def carry_over(self) -> None:
         """Adapt the state when training of the head alone ends and end-to-end training begins."""

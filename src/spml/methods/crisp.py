@@ -10,7 +10,7 @@ from torch import Tensor
 from spml.losses.components import Context
 from spml.losses.cross_entropy import RATES, an
 from spml.losses.framework import Reduction
-from spml.losses.metadata import Citation, Range, method, published, searched
+from spml.losses.metadata import Citation, Count0, Range, method, published, searched
 from spml.methods.parts.labels import known_labels
 from spml.methods.parts.passes import PassMethod
 from spml.methods.parts.priors import estimate_priors
@@ -40,7 +40,7 @@ from spml.methods.parts.priors import estimate_priors
     observed positives alone. Then the model learns known positives, and a penalty keeps the mean
     prediction of each class at its share.
 
-    **Loss.** First `warmup` epochs of `an`; then for each class, with the estimated share $\pi$ and
+    **Loss.** First some epochs of `an`; then for each class, with the estimated share $\pi$ and
     $n$ observed positives,
 
     $$\frac{2\pi}{n}\sum_{s_i=1}(1-p_i)+\Bigl\lvert\frac1N\sum_i p_i-\pi\Bigr\rvert.$$
@@ -51,9 +51,14 @@ from spml.methods.parts.priors import estimate_priors
 
     **In the framework.** It does not fit: the second term depends on all items of a class.
 
+    **Warm-up.** Shares estimated from a barely trained model are far too large. By default shares
+    are estimated after every epoch, and the warm-up ends when two epochs in a row have lowered
+    their sum by less than a tenth, at the latest after half of the epochs. The sum (`positives`)
+    and the length (`warmup`) are in `history.jsonl`.
+
     **State and cost.** Three numbers for each class; during a pass a score (4 bytes) for each item
-    and class. A pass over the training split after each epoch from `warmup` to the last but one,
-    and a sort of each class's scores.
+    and class. A pass over the training split after each epoch from the first, or from `warmup` if
+    it is set, to the last but one, and a sort of each class's scores.
 
     **Differences.** No released code was found. The paper trains with a modified form (its Eq. 8,
     with a weight and logits in place of probabilities) that could not be read; this is its Eq. 7.
@@ -63,9 +68,9 @@ from spml.methods.parts.priors import estimate_priors
     estimate assumes that every positive of a class is equally likely to be the observed one;
     drawing one of an item's positives violates that slightly.
     """,
-    examples=["digits --method crisp --set warmup=5"],
+    examples=["digits --method crisp --epochs 30", "digits --method crisp --set warmup=5"],
 )
-@searched({"warmup": 2}, warmup=(1, 2, 3, 5), momentum=(0.0, 0.5, 0.9))
+@searched({"warmup": 2}, warmup=(None, 2, 5, 10), momentum=(0.0, 0.5, 0.9))
 class crisp(PassMethod):  # noqa: N801  (methods are called by their names)
     """Class-prior guided learning: match the mean prediction to the prior (Liu et al., 2024).
 
@@ -76,8 +81,9 @@ class crisp(PassMethod):  # noqa: N801  (methods are called by their names)
     has loss p and no gradient from the second term.
 
     Args:
-        warmup: epochs of assume-negative at the start; at least 1 unless priors are given. Scores
-            of a barely trained model give priors that are far too large.
+        warmup: epochs of assume-negative at the start; at least 1 unless priors are given. None
+            ends it when the sum of the estimated priors has settled, at the latest after half of
+            the epochs.
         positive_weight: weight of the observed positives; 2 in Eq. 7.
         prior_weight: weight of the mean's distance from the prior; 1 in Eq. 7.
         momentum: weight of the old value in the running mean; near 1 it lags behind the model,
@@ -96,7 +102,7 @@ class crisp(PassMethod):  # noqa: N801  (methods are called by their names)
 
     def __init__(
         self,
-        warmup: int = 5,
+        warmup: Count0 | None = None,
         positive_weight: float = 2.0,
         prior_weight: float = 1.0,
         momentum: Annotated[float, Range(0, 1, "[)")] = 0.5,
@@ -111,9 +117,11 @@ class crisp(PassMethod):  # noqa: N801  (methods are called by their names)
     ) -> None:
         super().__init__()
         self.fixed_priors = priors is not None
-        if warmup < (0 if self.fixed_priors else 1):
-            raise ValueError(f"warmup must be at least 1 if priors are estimated, not {warmup}")
-        self.warmup, self.momentum, self.reduction = warmup, momentum, reduction
+        if warmup == 0 and not self.fixed_priors:
+            raise ValueError("warmup must be at least 1 if priors are estimated, not 0")
+        self.chosen, self.warmup = warmup, warmup or 1
+        self.sums: list[float] = []  # of the estimated priors after each epoch
+        self.momentum, self.reduction = momentum, reduction
         self.positive_weight, self.prior_weight = positive_weight, prior_weight
         self.delta, self.tau, self.items, self.observed = delta, tau, items, observed
         self.assume_negative = an(reduction="none")
@@ -133,7 +141,7 @@ class crisp(PassMethod):  # noqa: N801  (methods are called by their names)
 
     def entries(self, logits: Tensor, context: Context) -> Tensor:
         """Loss of each entry; assume-negative during the warm-up."""
-        if context.epoch <= self.warmup:
+        if context.epoch <= self.warmup_epochs(context.epochs):
             return self.assume_negative.entries(logits, context)
         observed = context.observed
         counted = self.priors.isfinite() & (self.per_positive > 0)
@@ -154,8 +162,15 @@ class crisp(PassMethod):  # noqa: N801  (methods are called by their names)
             self.running = mean.to(self.running.dtype)
         return mean + (batch - now)
 
+    def warmup_epochs(self, epochs: int) -> int:
+        """Length of the warm-up, as far as it is known."""
+        if self.chosen is not None:
+            return self.chosen
+        latest = max(epochs // 2, 1)
+        return min(_settled(self.sums) or latest, latest)
+
     def wants_pass(self, epoch: int, epochs: int) -> bool:
-        """From the end of the warm-up to the last but one epoch, unless priors are given."""
+        """From the end of the warm-up, or the first epoch, on, unless priors are given."""
         return not self.fixed_priors and super().wants_pass(epoch, epochs)
 
     def use_scores(self, scores: Tensor, epoch: int, epochs: int) -> None:
@@ -163,6 +178,32 @@ class crisp(PassMethod):  # noqa: N801  (methods are called by their names)
         labels = known_labels(self.observed, self.items, len(self.priors))
         self.priors = estimate_priors(scores, labels, self.delta, self.tau).to(self.priors)
         self.running = scores.cpu().sigmoid().mean(dim=0).to(self.running)
+        self.sums.append(float(self.priors.nansum()))
+
+    def record(self, epoch: int, epochs: int) -> dict[str, float]:
+        """The estimated number of positives of an item and, once it is over, the warm-up."""
+        if self.chosen is not None or len(self.sums) < epoch:
+            return {}
+        ended = self.warmup_epochs(epochs)
+        return {"positives": self.sums[-1], **({"warmup": ended} if ended <= epoch else {})}
+
+    def carry_over(self) -> None:
+        """Warm up again."""
+        self.sums = []
+
+    def get_extra_state(self) -> Tensor:
+        return torch.tensor(self.sums, dtype=torch.float64)
+
+    def set_extra_state(self, state: Tensor) -> None:
+        self.sums = state.tolist()
+
+
+def _settled(sums: list[float]) -> int | None:
+    """Number of sums after which the last two lower the least one before by less than a tenth."""
+    for count in range(3, len(sums) + 1):
+        if min(sums[count - 2 : count]) > 0.9 * min(sums[: count - 2]):
+            return count
+    return None
 
 
 def _checked(priors: Any, classes: int) -> Tensor:
