@@ -13,8 +13,8 @@ from spml.losses.components import Constant, Context, Value
 Part = Callable[[Tensor, Context], Value]
 TermLike = Callable[[Tensor, Context], Tensor]
 Reduction = Literal["mean", "sum", "sum_classes", "none"]
-# Factor of the entries of a mean, so that the sum of up to 2^24 does not overflow. Multiplying by a
-# power of two changes no bit of entries above 1e-30.
+# Factor of the entries before they are summed, so that the sum of up to 2^24 does not overflow.
+# Multiplying by a power of two changes no bit of entries above 1e-30.
 SMALL = 2.0**-24
 INPUTS = {
     "index": "the row of the training split of each item",
@@ -228,15 +228,21 @@ def prepared(logits: Tensor, observed: Tensor) -> Tensor:
 
 
 def reduce(entries: Tensor, reduction: Reduction) -> Tensor:
-    """Reduce the loss of each (item, class) to one number; "none" returns the entries."""
+    """Reduce the loss of each (item, class) to one number; "none" returns the entries.
+
+    The value of a sum beyond the largest number is half of that number; its gradient is exact.
+    """
+    if reduction == "none":
+        return entries
+    small = entries * SMALL
     if reduction == "mean":
-        small = entries * SMALL
         # Two steps compile to faster kernels for GR; without compilation, one step is faster.
         mean = small.mean(dim=-1).mean() if torch.compiler.is_compiling() else small.mean()
         return mean / SMALL
-    if reduction == "sum":
-        return entries.sum()
-    return entries.sum(dim=-1).mean() if reduction == "sum_classes" else entries
+    total = small.sum() if reduction == "sum" else small.sum(dim=-1).mean()
+    most = torch.finfo(total.dtype).max * SMALL / 2
+    excess = (total - total.clamp(-most, most)).detach()
+    return (total - excess) / SMALL
 
 
 def value_and_gradient(loss: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, Tensor]]:

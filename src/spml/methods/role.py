@@ -63,8 +63,8 @@ LEAST = 1e-5  # initial and carried-over probabilities are clamped to LEAST..1 -
 
     **Differences.** Released code has ε = 1e-5. It trains the classifier with one learning rate and
     $\theta$ ten times as fast, which is `--head-lr 1 --set label_lr=10`; by default $\theta$ learns
-    like the head, `--head-lr` (10) times as fast as the backbone. The GR Loss paper's row is `role` after LinearInit on VOC and COCO, but plain
-    `role` on NUS-WIDE and CUB.
+    like the head, `--head-lr` (10) times as fast as the backbone. The GR Loss paper's row is `role`
+    after LinearInit on VOC and COCO, but plain `role` on NUS-WIDE and CUB.
     """,
     examples=[
         "voc --method role --head-lr 1 --set label_lr=10",
