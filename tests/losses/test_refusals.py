@@ -72,7 +72,7 @@ OUTSIDE = """
 an eps=-1e-5,1,inf | an_ls smoothing=-0.1,1.5 | epr expected_positives=-1,inf
 role expected_positives=-1,inf label_lr=0 | focal gamma=-1
 asl gamma_neg=-1 gamma_pos=-1 clip=-0.1,1 | hill gamma=-1
-splc gamma=-1 tau=-0.1,1.5 | taylor_ce order=0 | gr_learnable sigma_min=-0.1
+splc gamma=-1 tau=-0.1,1.5 | taylor_ce order=0 | gr_learnable sigma_min=-0.1 | gr missed_rate=0,1
 ll_r delta=-0.1,20 | ll_ct delta=-0.1,20 | ll_cp delta=-0.1,1.1 | boostlu delta=-0.1,20
 em_apl theta=-0.1,1.1 warmup=0 | crisp warmup=-1 momentum=-0.1,1
 en momentum=-0.1,1.1 power=0.5,inf cl=-1,inf scl=-1,inf expected_positives=-1 grid=0
