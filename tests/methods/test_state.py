@@ -146,6 +146,7 @@ MEMORY = [  # method and options
     ("ll_cp", {"variant": "released"}),
     ("em_apl", {"warmup": 1}),
     ("em_apl", {"warmup": 1, "table": torch.zeros(ITEMS, CLASSES)}),
+    ("em_apl", {"warmup": 1, "variant": "gr"}),
     ("crisp", {"warmup": 1}),
     ("crisp", {"warmup": 0, "priors": [0.5] * CLASSES}),
     ("en", {}),

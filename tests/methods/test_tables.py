@@ -139,6 +139,30 @@ class TestEmApl:
                 method.end_epoch(epoch, 4)
                 assert (method.targets >= 0).sum() == count
 
+    def test_table_1_of_the_gr_loss_paper_has_thresholds_and_the_current_p(self):
+        generator = torch.Generator().manual_seed(0)
+        observed = random_batch(20, 3)[1]
+        options = {"theta": 0.7, "warmup": 1, "alpha": 0.3, "beta": 0.6, "variant": "gr"}
+        loss = build("em_apl", observed, **options, reduction="none")
+        logits, scores = torch.randn(2, 20, 3, generator=generator, dtype=torch.float64) * 3
+        em = losses.create("em", alpha=0.3, reduction="none")(logits, observed)
+        assert torch.equal(loss(logits, observed, **CALL), em)  # before the first pass
+        for rows in torch.randperm(20, generator=generator).split(6):
+            loss.method.take_scores(scores[rows], rows)
+        loss.method.end_epoch(1, 5)
+        z = logits.clone().requires_grad_()
+        entries, p = loss(z, observed, **CALL), logits.sigmoid()
+        expected, low = em.clone(), torch.zeros(20, 3, dtype=torch.bool)
+        for c in range(3):
+            ranked = sorted(scores[observed[:, c] == 0, c].sigmoid().tolist())
+            tau = ranked[math.floor(0.7 * len(ranked)) - 1]
+            low[:, c] = (observed[:, c] == 0) & (p[:, c].float() <= torch.tensor(tau).float())
+        expected[low] = -0.6 * (p * p.log() + (1 - p) * (1 - p).log())[low]
+        torch.testing.assert_close(entries, expected)
+        (slope,) = torch.autograd.grad(entries.sum(), z)
+        assert low.any() and slope[low].abs().max() < 1e-12
+        assert (slope[(observed == 0) & ~low] != 0).all()
+
     def test_a_score_of_zero_is_a_pseudo_label_too(self):
         observed = torch.zeros(4, 1)
         method = create("em_apl", observed, theta=1.0, warmup=1)
