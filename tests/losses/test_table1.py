@@ -85,10 +85,3 @@ def test_taylor_of_high_order_is_cross_entropy():
     middle = LOGITS.clamp(-2, 2)
     taylor, an = losses.create("taylor_ce", order=400), losses.create("an")
     assert taylor(middle, OBSERVED).item() == pytest.approx(an(middle, OBSERVED).item(), abs=1e-9)
-
-
-def test_en_is_a_negative_pseudo_label_below_its_threshold_and_nothing_above():
-    en = UnifiedLoss(Constant(0), OutsideGap(2, 0.3), *LOG, reduction="none")
-    p, unknown = LOGITS.sigmoid(), OBSERVED == 0
-    expected = torch.where(p > 0.3, 0.0, -torch.log(1 - p))
-    torch.testing.assert_close(en(LOGITS, OBSERVED)[unknown], expected[unknown])

@@ -6,7 +6,6 @@ from functools import partial
 import pytest
 import torch
 
-from spml import losses
 from spml.methods.en import EXPECTED
 from tests.losses.common import create, random_batch, value_and_gradient
 
@@ -77,17 +76,6 @@ def test_three_epochs_are_the_definition(start, count, cl, power):
             assert value.item() == pytest.approx(wanted.loss(logits, index), rel=1e-6)
         torch.testing.assert_close(loss.mean, wanted.mean.float(), rtol=1e-5, atol=1e-6)
     assert len(shown) > 1  # the first epoch is not like the others
-
-
-def test_the_first_epoch_is_assume_negative():
-    logits, table = random_batch(30, 7)
-    table[5:] = table[5:].clamp(max=0)
-    for start in ("observed", "first"):
-        loss = method(table, start=start, expected_positives=2.0)
-        call = {"epoch": 1, "epochs": 5, "index": torch.arange(30)}
-        before = loss.eval()(logits, table, **call)  # the same before any epoch begins
-        loss.begin_epoch(1, 5)
-        assert before == loss(logits, table, **call) == losses.create("an")(logits, table)
 
 
 def test_known_labels_are_in_the_ranking_and_never_marked():

@@ -64,15 +64,6 @@ def test_value_and_all_gradients_are_the_formula(constraint, variant):
         assert (wanted != 0).any()
 
 
-def test_before_learning_it_equals_gr_in_the_first_epoch():
-    """With a scheduled alpha, and before w and b have moved."""
-    logits, observed = random_batch()
-    for epoch, options in ((1, {}), (5, {"w": 0})):
-        pair = method(learn_alpha=False), losses.create("gr", **options)
-        ours, theirs = (loss(logits, observed, epoch=epoch, epochs=8).item() for loss in pair)
-        assert ours == pytest.approx(theirs)
-
-
 def descended(**options):
     """Mean v of the unknown entries of each class after descent on fixed logits; the method."""
     torch.manual_seed(0)

@@ -155,18 +155,6 @@ class TestRun:
             values.append(step.loss(x[index], observed[index], index, rows, 3).item())
         assert values[0] == pytest.approx(values[1])
 
-    @pytest.mark.parametrize("epoch", [1, 3])
-    def test_a_step_trains_backbone_head_and_projection(self, scenes, quick, epoch):
-        settings = resolve(replace(quick, method="lagc"), scenes)
-        torch.manual_seed(0)
-        model, loss = Classifier.build("tiny", 10, head="query"), losses.create("lagc", size=5)
-        loss.prepare(model.eval()(torch.zeros(1, 3, 24, 24, dtype=torch.uint8), True)[1].detach())
-        x, observed = eight(scenes)
-        step = Step(lambda part: model.train()(part, True), loss, settings, Processes())
-        step.loss(x, observed, torch.arange(8), np.arange(8), epoch).backward()
-        assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
-        assert (loss.projection.weight.grad is not None) == (epoch == 3)
-
 
 def test_the_published_head_has_151_million_parameters():
     """For 80 classes on ResNet-50, counted on the meta device."""
