@@ -87,9 +87,9 @@ class Ramp(nn.Module):
                 raise ValueError(f"{message}, not {value}")
 
     def __str__(self) -> str:
-        if isinstance(self.start, float) and isinstance(self.end, float):
-            return f"{self.start:g}" if self.start == self.end else f"{self.start:g}→{self.end:g}"
-        return "per class"
+        if isinstance(self.start, Tensor) or isinstance(self.end, Tensor):
+            return "per class"
+        return f"{self.start:g}" if self.start == self.end else f"{self.start:g}→{self.end:g}"
 
     def extra_repr(self) -> str:
         """Start, end and lag, for logs."""

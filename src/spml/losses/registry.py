@@ -45,7 +45,8 @@ class Option:
 
 def names() -> list[str]:
     """The names of all methods."""
-    return list(_all_methods())
+    every = {name for package in PACKAGES for name in _methods_of(package)}
+    return sorted(every, key=lambda name: (about(name).order, name))
 
 
 def about(name: str) -> About:
@@ -129,16 +130,14 @@ def preset(name: str, dataset: str) -> Preset:
     """
     known = {option.name for option in options(name)}  # raises for an unknown method
     gr, own = about("gr").presets, about(name).presets
-    if not any(dataset in entry.data for entry in (*gr, *own)):
-        declared = datasets()
-        if dataset not in declared:
-            raise ValueError(f"presets exist for {', '.join(declared)}, not {dataset!r}")
+    if dataset not in (declared := datasets()):
+        raise ValueError(f"presets exist for {', '.join(declared)}, not {dataset!r}")
 
     result = Preset()
     for entry in gr:
         if dataset in entry.data:
             result.training.update({k: v for k, v in entry.values.items() if k in PROTOCOL})
-            result.sources.update(dict.fromkeys(result.training, GR_TRAINING))
+    result.sources.update(dict.fromkeys(result.training, GR_TRAINING))
     for entry in own:
         if entry.covers(dataset):
             for key, value in entry.values.items():
@@ -201,16 +200,6 @@ def factory(name: str) -> Callable[..., Any]:
     if not callable(maker):
         raise ValueError(f"method {name!r} is not a function or class")
     return maker  # type: ignore[no-any-return]
-
-
-@lru_cache(maxsize=1)
-def _all_methods() -> dict[str, Callable[..., Any]]:
-    methods: dict[str, Callable[..., Any]] = {}
-    for package in PACKAGES:
-        methods |= _methods_of(package)
-
-    ordered = sorted(methods, key=lambda name: (about(name).order, name))
-    return {name: methods[name] for name in ordered}
 
 
 @lru_cache(maxsize=2)
