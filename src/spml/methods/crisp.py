@@ -15,6 +15,8 @@ from spml.methods.parts.labels import known_labels
 from spml.methods.parts.passes import PassMethod
 from spml.methods.parts.priors import estimate_priors
 
+SETTLED = 0.85  # least factor by which two epochs lower the sum of the priors in the warm-up
+
 
 @method(
     order=230,
@@ -52,9 +54,10 @@ from spml.methods.parts.priors import estimate_priors
     **In the framework.** It does not fit: the second term depends on all items of a class.
 
     **Warm-up.** Shares estimated from a barely trained model are far too large. By default shares
-    are estimated after every epoch, and the warm-up ends when two epochs in a row have lowered
-    their sum by less than a tenth, at the latest after half of the epochs. The sum (`positives`)
-    and the length (`warmup`) are in `history.jsonl`.
+    are estimated after every epoch, and the warm-up ends when two epochs together have lowered
+    their sum by less than 15 %, at the latest after half of the epochs. The sum (`positives`) and
+    the length (`warmup`) are in `history.jsonl`. Much longer, and the model has learned the
+    observed positives by heart, which makes the shares too small.
 
     **State and cost.** Three numbers for each class; during a pass a score (4 bytes) for each item
     and class. A pass over the training split after each epoch from the first, or from `warmup` if
@@ -199,9 +202,9 @@ class crisp(PassMethod):  # noqa: N801  (methods are called by their names)
 
 
 def _settled(sums: list[float]) -> int | None:
-    """Number of sums after which the last two lower the least one before by less than a tenth."""
+    """Number of sums after which the last two have not lowered the least one before by much."""
     for count in range(3, len(sums) + 1):
-        if min(sums[count - 2 : count]) > 0.9 * min(sums[: count - 2]):
+        if min(sums[count - 2 : count]) > SETTLED * min(sums[: count - 2]):
             return count
     return None
 
