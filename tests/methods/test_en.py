@@ -59,7 +59,7 @@ class Definition:
 @pytest.mark.parametrize("count", ["observed", "uniform"])
 @pytest.mark.parametrize(("cl", "power"), [(0.0, 2.0), (0.7, 2.0), (0.7, 1.5)])
 def test_three_epochs_are_the_definition(start, count, cl, power):
-    table = random_batch(23, 18, seed=5)[1]  # more classes than are ranked together
+    table = random_batch(23, 18, seed=5)[1]
     table[:, 3] = table[:, 3].clamp(max=0)  # a class without observed positives
     options = {"momentum": 0.6, "start": start, "count": count}
     loss = method(table, expected_positives=1.3, cl=cl, power=power, **options)

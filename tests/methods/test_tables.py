@@ -27,14 +27,6 @@ class TestLLCp:
         # Epoch 1 corrects nothing and keeps the stored corrections.
         assert loss(logits, observed, epoch=1, epochs=10, index=index) == value
 
-    @pytest.mark.parametrize("order", [[0, 1, 2], [2, 1, 0]])
-    def test_an_item_repeated_in_a_batch_keeps_all_its_corrections(self, order):
-        logits = torch.tensor([[5.0, -1.0, 0.0], [-2.0, 4.0, 0.0], [-3.0, -4.0, 0.0]])[order]
-        observed = torch.tensor([[0, 0, 1]] * 3)
-        loss = create("ll_cp", torch.zeros(4, 3), delta=2 / 9)
-        loss(logits, observed, **CALL, index=torch.tensor([2, 2, 2]))
-        assert loss.corrected.nonzero().tolist() == [[2, 0], [2, 1]]
-
     def test_known_labels_are_never_corrected(self):
         observed = torch.tensor([[1, -1, 0]])
         loss = build("ll_cp", observed, delta=1.0)

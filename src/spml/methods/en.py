@@ -26,7 +26,6 @@ from spml.methods.parts.heatmaps import HeatMaps, whole
 from spml.methods.parts.labels import known_labels
 
 EXPECTED = -2  # beside the labels 1, 0 and -1: an unknown label that is expected to be negative
-AT_ONCE = 16  # classes ranked together
 UNPUBLISHED = (
     "default; not published in a source that could be read: Verelst et al., WACV 2023, "
     "as described by Chen et al., IJCAI 2024"
@@ -180,18 +179,13 @@ class en(Method):  # noqa: N801  (methods are called by their names)
 
     def begin_epoch(self, epoch: int, epochs: int) -> None:
         """Choose the expected negatives of this epoch."""
-        items, classes = self.labels.shape
+        items = len(self.labels)
         order = torch.randperm(items).to(self.mean.device) if self.ties == "random" else None
-        for first in range(0, classes, AT_ONCE):
-            part = slice(first, first + AT_ONCE)
-            labels = self.labels[:, part]
-            means = self.mean[:, part].masked_fill(labels == 1, torch.inf)
-            means.masked_fill_(labels == -1, -torch.inf)
-            columns = zip(means.unbind(dim=1), self.places[part], strict=True)
-            lowest = torch.stack([_lowest(*column, order) for column in columns], dim=1)
-            known = (labels == 1) | (labels == -1)
-            marks = torch.where(lowest, EXPECTED, 0).to(labels.dtype)
-            self.labels[:, part] = torch.where(known, labels, marks)
+        for labels, mean, places in zip(self.labels.T, self.mean.T, self.places, strict=True):
+            known = labels.abs() == 1
+            ranked = torch.where(known, labels * torch.inf, mean)
+            marks = torch.where(_lowest(ranked, places, order), EXPECTED, 0)
+            labels.copy_(torch.where(known, labels, marks))
 
     def entries(self, logits: Tensor, context: Context) -> Tensor:
         """Loss of each entry; in training mode it updates the means with the predictions."""

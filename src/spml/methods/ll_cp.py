@@ -88,6 +88,5 @@ class ll_cp(Method):  # noqa: N801  (methods are called by their names)
         if selected is not None:
             labels = labels.masked_fill(selected, 1)
             if self.training:
-                same = (index[:, None] == index).to(logits)  # a sampler may draw an item twice
-                self.corrected[index] |= same @ selected.to(logits) > 0
+                self.corrected[index] |= selected
         return self.loss.entries(logits, replace(context, observed=labels))
