@@ -148,9 +148,9 @@ class Space:
         def free(choices: Iterable[Options]) -> tuple[Options, ...]:
             return tuple(options for options in choices if set(fixed).isdisjoint(options))
 
-        dimensions = {name: free(choices) for name, choices in self.dimensions.items()}
-        kept = {name: choices for name, choices in dimensions.items() if choices}
-        return Space(kept, free(self.alternatives))
+        every = self.dimensions.items()
+        dimensions = {name: left for name, choices in every if (left := free(choices))}
+        return Space(dimensions, free(self.alternatives))
 
 
 @dataclass(frozen=True, kw_only=True)
