@@ -119,7 +119,8 @@ def test_the_warm_up_that_crisp_chose_is_in_the_history(scenes, quick, tmp_path)
     fit(scenes, settings, tmp_path / "run", quiet=True)
     lines = (tmp_path / "run" / "history.jsonl").read_text().splitlines()
     history = [json.loads(line) for line in lines]
-    assert ["positives" in line for line in history] == [False, True, True, True, False]
+    assert ["relative_loss" in line for line in history] == [False, True, True, False, False]
+    assert ["positives" in line for line in history] == [False, False, True, True, False]
     assert [line.get("warmup") for line in history] == [None, None, 2, 2, None]
 
 
