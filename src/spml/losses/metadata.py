@@ -144,9 +144,10 @@ class Space:
 
     def without(self, fixed: Iterable[str]) -> Space:
         """The same space without the sets of options that would change one of the fixed options."""
+        names = frozenset(fixed)
 
         def free(choices: Iterable[Options]) -> tuple[Options, ...]:
-            return tuple(options for options in choices if set(fixed).isdisjoint(options))
+            return tuple(options for options in choices if names.isdisjoint(options))
 
         every = self.dimensions.items()
         dimensions = {name: left for name, choices in every if (left := free(choices))}
