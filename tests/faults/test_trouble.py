@@ -41,7 +41,8 @@ def test_on_a_full_disk_the_last_checkpoint_is_whole(
     words = training("em_apl", tmp_path)
     stopped = spml(*words, faults=(fault, *more))
     # In the background, another file may fail first.
-    stopped.refused("cannot be written", "run/" if more else f"run/{name}")
+    reason = "File too large" if fault.what == "limit" else "the disk is full"
+    stopped.refused(f"cannot be written: {reason}", "run/" if more else f"run/{name}")
     if fault.call > 1 or name in ("result.json", "report.html"):
         assert read_checkpoint(tmp_path / "run/last.ckpt")["epoch"] in (1, 2, 3)
     assert not list(tmp_path.rglob("*.part"))
