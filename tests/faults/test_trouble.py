@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from spml.runs.folder import read_checkpoint
+from spml.runs.checkpoint import read_checkpoint
 from tests.conftest import contents, same
 from tests.faults.driver import spml
 from tests.faults.faults import Fault
@@ -21,7 +21,7 @@ def limited(where, call, size=LITTLE):
 FULL = {  # the write that fails, and the file that the error names
     "the first checkpoint": (limited(f"{FOLDER}:write_checkpoint", 1), "last.ckpt"),
     "a checkpoint": (limited(f"{FOLDER}:write_checkpoint", 2), "last.ckpt"),
-    "its checksum": (Fault("full", f"{FOLDER}:_digest", 2), "last.ckpt"),
+    "its checksum": (Fault("full", "spml.runs.checkpoint:_digest", 2), "last.ckpt"),
     "scores": (limited(f"{FOLDER}:RunFolder.write_scores", 3, "300"), "scores/val-02.npz"),
     "history": (limited(f"{FOLDER}:RunFolder.write_history", 3, "50"), "history.jsonl"),
     "the best model": (limited("spml.train.loop:save_model", 2), "best/model.safetensors"),

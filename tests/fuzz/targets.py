@@ -23,7 +23,7 @@ from spml.errors import UserError
 from spml.model.backbones import read_tensors
 from spml.model.store import read_info
 from spml.runs import names, settings
-from spml.runs.folder import MARK, read_checkpoint
+from spml.runs.checkpoint import MARK, read_checkpoint
 from spml.runs.run import Run
 from spml.use.review.answers import read_answers
 

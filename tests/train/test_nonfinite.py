@@ -10,7 +10,7 @@ import torch
 from spml.errors import UserError
 from spml.model import Classifier, load_model
 from spml.model.classifier import Forward
-from spml.runs.folder import read_checkpoint
+from spml.runs.checkpoint import read_checkpoint
 from spml.train import fit
 from spml.train.device import Processes
 from spml.train.step import LossWatch, Step, all_finite

@@ -9,7 +9,7 @@ from lightning.fabric.plugins import MixedPrecision
 
 from spml.files import read_json
 from spml.model import Classifier, load_model
-from spml.runs.folder import read_checkpoint
+from spml.runs.checkpoint import read_checkpoint
 from spml.train import fit
 from spml.train.step import make_optimizer, rate, set_rate, take_step
 from tests.conftest import assert_resumes, contents, refused

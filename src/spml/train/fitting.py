@@ -22,8 +22,8 @@ from spml.machine import started_first
 from spml.model import Classifier
 from spml.runs import record
 from spml.runs.folder import RunFolder
-from spml.runs.run import Run
 from spml.runs.settings import Resolved, Settings
+from spml.runs.verify import finished
 from spml.train.device import Processes, launch, make_fabric, out_of_memory, smallest_share
 from spml.train.display import Display, TensorBoard, check_installed
 from spml.train.loop import Job, Training, epoch_order
@@ -109,9 +109,9 @@ def fit(
             Display(quiet or not processes.first) as display,
         ):
             resuming = processes.agreed(resuming)
-            if resuming and Run(run.path).finished:
+            if resuming and (result := finished(run.path, display.line)) is not None:
                 display.line(f"{run.path} is finished")
-                return Run(run.path).require_result()
+                return result
             for note in notes:
                 display.line(note)
             owner, started = _Owner(run, processes, begun=resuming), time.perf_counter()

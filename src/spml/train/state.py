@@ -145,6 +145,7 @@ class Checkpoints:
     ) -> None:
         self.run, self.parts, self.writer, self.settings = run, parts, writer, settings
         self.started = self.saved = started
+        self.sound = True  # last.ckpt is worth keeping when the next one replaces it
 
     @property
     def due(self) -> bool:
@@ -156,11 +157,20 @@ class Checkpoints:
         self.saved = time.perf_counter()
         if write:
             state = progress.state(finished, self.parts, self.saved - self.started)
-            self.writer.do(self.run.save_checkpoint, self.writer.copy(state))
+            self.writer.do(self.run.save_checkpoint, self.writer.copy(state), self.sound)
+            self.sound = True
 
-    def restore(self, progress: Progress) -> int | None:
-        """Restore last.ckpt; return the last finished epoch, or None without a checkpoint."""
-        state = self.run.load_checkpoint()
+    def restore(self, progress: Progress, report: Callable[[str], None]) -> int | None:
+        """Restore a checkpoint; return the last finished epoch, or None without a checkpoint.
+
+        `report` receives a line if last.ckpt is damaged and the one before it is restored.
+        """
+
+        def unsound(text: str) -> None:
+            self.sound = False
+            report(text)
+
+        state = self.run.load_checkpoint(unsound)
         if state is None:
             return None
         settings = self.settings
