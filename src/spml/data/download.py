@@ -233,6 +233,7 @@ def unpack(archive: Path, folder: Path, expected: int, *, advance: Advance = sil
             written += size
             advance(f"unpacking {archive.name}", written, expected)
         _merge(beside, folder)
+        os.sync()  # before the mark: a power cut must not leave half of a file behind it
     except DAMAGED as error:
         reason = str(error) or type(error).__name__
         raise DataError(
