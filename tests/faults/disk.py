@@ -88,10 +88,11 @@ class Disk:
                 with suppress(OSError):
                     self._rename(target, source)
                     if before is not None:
-                        self._write(target, before)
+                        with self._open(target, "wb") as file:
+                            file.write(before)
         raise Stopped
 
-    _rename, _write = staticmethod(os.rename), staticmethod(Path.write_bytes)
+    _rename, _open = staticmethod(os.rename), staticmethod(io.open)  # the system's own
 
     def _opener(self, original):
         def opened(file, mode="r", *arguments, **named):

@@ -23,7 +23,6 @@ from spml.files import Record, read_arrays, read_json, replacing, write_json, wr
 from spml.model.store import BEST
 from spml.runs import names, settings
 from spml.runs.checkpoint import BEGIN_ANEW, read_checkpoint, write_checkpoint
-from spml.runs.run import Run, Split
 
 
 class TakenError(UserError):
@@ -219,14 +218,6 @@ class RunFolder:
         """Write the result, the last file of a run."""
         write_json(self.path / names.RESULT, result)
         self.previous.unlink(missing_ok=True)
-
-    def write_evaluation(self, split: Split, metrics: Record) -> None:
-        """Write the metrics of a split."""
-        write_json(Run(self.path).evaluation(split), metrics)
-
-    def write_calibration(self, record: Record) -> None:
-        """Write the record of a calibration."""
-        write_json(self.path / names.CALIBRATION, record)
 
     def save_checkpoint(self, state: Record, keep: bool = True) -> None:
         """Write the checkpoint; the run that this one replaces is removed.
