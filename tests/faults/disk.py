@@ -82,15 +82,19 @@ class Disk:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         self.stopped = True
         if self.kind == "power":
-            for path in filter(Path.is_file, self.unflushed):
-                os.truncate(path, path.stat().st_size // 2)
-            for source, target, before in reversed(self.renamed):
-                with suppress(OSError):
-                    self._rename(target, source)
-                    if before is not None:
-                        with self._open(target, "wb") as file:
-                            file.write(before)
+            self.lose()
         raise Stopped
+
+    def lose(self) -> None:
+        """Take back what was not flushed."""
+        for path in filter(Path.is_file, self.unflushed):
+            os.truncate(path, path.stat().st_size // 2)
+        for source, target, before in reversed(self.renamed):
+            with suppress(OSError):
+                self._rename(target, source)
+                if before is not None:
+                    with self._open(target, "wb") as file:
+                        file.write(before)
 
     _rename, _open = staticmethod(os.rename), staticmethod(io.open)  # the system's own
 

@@ -19,7 +19,6 @@ COMMANDS = {
     "train": "train photos.csv --method gr --out run2 --batch-size 2 --epochs 2 --resume",
     "eval": "eval run --batch-size 2",
     "predict": "predict run photos --out tags.csv --batch-size 2",
-    "explain": "explain run photos --out maps",
     "review": "review run --out review --batch-size 2",
 }
 TRAINING = TINY.replace("--epochs 1", "")
@@ -75,7 +74,7 @@ def test_lack_of_memory_is_one_line_and_loses_nothing(ready, capsys, command, ev
         Path("run2").rename("expected")
     points = range(1, whole.count + 1) if every else {1, whole.count}
     for number, error in ((n, error) for n in points for error in ERRORS.values()):
-        for name in ("run2", "tags.csv", "maps", "review"):
+        for name in ("run2", "tags.csv", "run/eval-test.json", "review"):
             path = ready / name
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
         capsys.readouterr()

@@ -79,8 +79,8 @@ def test_the_scores_of_the_best_epoch_are_made_again_from_its_model(run, finishe
     ("name", "words"),
     [
         ("scores/val-00.npz", "(damaged|missing) and cannot be made again; put the file back, or"),
-        ("best/model.safetensors", "put the file back .* or give --overwrite"),
-        ("best/model.json", "or give --overwrite to begin anew"),
+        ("best/model.safetensors", "model.safetensors.* put the file back"),
+        ("best/model.json", "model.json"),
     ],
 )
 def test_other_files_are_refused_before_the_first_step(

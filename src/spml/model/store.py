@@ -147,6 +147,18 @@ def check_weights(folder: Path) -> None:
     _tensors(_at(folder) / WEIGHTS)
 
 
+def check_model(folder: Path, best: int, last: int | None = None) -> None:
+    """Raise UserError if a run's model is damaged, or not that of the best epoch.
+
+    One of an epoch after `last` is accepted: that epoch is trained again.
+    """
+    check_weights(folder)
+    stored = read_info(folder).training.get("epoch")
+    repeated = last is not None and isinstance(stored, int) and stored > last
+    if stored != best and not repeated:
+        raise UserError(f"{folder}: of epoch {stored}, but {best} is the best epoch; {DAMAGED}")
+
+
 def _tensors(path: Path) -> Mapping[str, Tensor]:
     if not path.is_file():
         raise UserError(f"{path}: no such file of weights; {DAMAGED}")

@@ -18,13 +18,13 @@ from spml.data import Experiment, LabelTable
 from spml.data.images.cache import Cache, open_cache
 from spml.errors import Interruption, UserError
 from spml.keyed import key
-from spml.machine import started_first
+from spml.machine import out_of_memory, started_first
 from spml.model import Classifier
 from spml.runs import record
 from spml.runs.folder import RunFolder
 from spml.runs.settings import Resolved, Settings
 from spml.runs.verify import finished
-from spml.train.device import OUT_OF_MEMORY, Processes, launch, make_fabric, smallest_share
+from spml.train.device import Processes, launch, make_fabric, smallest_share
 from spml.train.display import Display, TensorBoard, check_installed
 from spml.train.loop import Job, Training, epoch_order
 from spml.train.resolve import (
@@ -218,7 +218,7 @@ class _Owner:
             removed = not self.begun or (self.processes.first and self.run.abandon())
             if isinstance(error, KeyboardInterrupt) and not removed:
                 raise Interruption from None
-            if isinstance(error, OUT_OF_MEMORY):
+            if out_of_memory(error):
                 raise UserError(
                     f"out of memory with batches of {settings.batch_size} on {device}; "
                     "give a smaller --batch-size or --size, --cache disk, or more --devices"

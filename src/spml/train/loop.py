@@ -24,6 +24,7 @@ from spml.keyed import key
 from spml.model import Classifier, load_model, save_model
 from spml.model.graphs import FastForward
 from spml.model.scoring import score_batches, validation_map
+from spml.model.store import check_model
 from spml.runs import record
 from spml.runs.folder import RunFolder
 from spml.runs.run import scores_name
@@ -31,7 +32,7 @@ from spml.runs.settings import Resolved
 from spml.train.card import write_card
 from spml.train.device import Processes, Stop, described, device_name, synchronised
 from spml.train.display import Display, TensorBoard, epoch_text, headline, result_lines
-from spml.train.repair import check_model, repair
+from spml.train.repair import repair
 from spml.train.state import Checkpoints, Parts, Progress, WeightAverage, Writer, seed_all
 from spml.train.step import ADVICE, Step, Updater, optimizer_for, set_rates
 

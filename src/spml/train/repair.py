@@ -12,7 +12,7 @@ import torch
 
 from spml.errors import UserError
 from spml.model.scoring import score_batches
-from spml.model.store import check_weights, load_model, read_info
+from spml.model.store import check_model, load_model
 from spml.runs.checkpoint import BEGIN_ANEW
 from spml.runs.run import Run, scores_name
 
@@ -49,24 +49,6 @@ def repair(training: Training, last: int) -> None:
         logits = _score(training, None if epoch == latest else run.best)
         if training.processes.first:
             run.write_scores(scores_name("val", epoch), logits)
-
-
-def check_model(folder: Path, best: int, last: int | None = None) -> None:
-    """Raise UserError if a folder does not hold the model of the best epoch.
-
-    One of an epoch after `last` is accepted: last.ckpt was damaged, and that epoch is repeated.
-    """
-    try:
-        check_weights(folder)
-        stored = read_info(folder).training.get("epoch")
-    except UserError as error:
-        raise UserError(f"{error}, or {BEGIN_ANEW}") from error
-    repeated = last is not None and isinstance(stored, int) and stored > last
-    if stored != best and not repeated:
-        raise UserError(
-            f"{folder} holds the model of epoch {stored}, but epoch {best} is the best; "
-            f"put its model back, or {BEGIN_ANEW}"
-        )
 
 
 def _score(training: Training, folder: Path | None) -> npt.NDArray[np.float32]:
