@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-KINDS = ("error", "kill", "power")
+KINDS = ("error", "kill", "power", "torn")
 GONE = 2**22 + 1  # above the numbers of Linux: afterwards the process is dead
 MAKING = {  # functions of os that change names, by the number of paths they take
     **dict.fromkeys(("mkdir", "rmdir", "unlink", "remove"), 1),
@@ -34,9 +34,9 @@ class Disk:
     Args:
         root: the folder.
         at: number of the operation at which `kind` happens; 0 for never.
-        kind: "error" lets the operation fail, a write after half of its bytes. "kill" ends the
-            process there. "power" ends it too, and takes back what was not flushed: files keep half
-            of their bytes, and renames are undone.
+        kind: "error" lets the operation fail, a write after half of its bytes. The others end the
+            process there. With "torn", files that were not flushed keep half of their bytes; with
+            "power", renames that were not flushed are undone too.
     """
 
     def __init__(self, root: Path, at: int = 0, kind: str = "error") -> None:
@@ -81,15 +81,16 @@ class Disk:
         if self.kind == "error":
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         self.stopped = True
-        if self.kind == "power":
-            self.lose()
+        self.lose()
         raise Stopped
 
     def lose(self) -> None:
-        """Take back what was not flushed."""
+        """Take back what was not flushed, as the kind says."""
+        if self.kind == "kill":
+            return
         for path in filter(Path.is_file, self.unflushed):
             os.truncate(path, path.stat().st_size // 2)
-        for source, target, before in reversed(self.renamed):
+        for source, target, before in reversed(self.renamed if self.kind == "power" else []):
             with suppress(OSError):
                 self._rename(target, source)
                 if before is not None:

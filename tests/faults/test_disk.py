@@ -42,7 +42,7 @@ def of_bench(folder):
 
 def of_voc(folder):
     files = contents(folder / "voc")
-    return {name: data for name, data in files.items() if not name.endswith(".lock")}
+    return {name: data for name, data in files.items() if not name.endswith((".lock", ".unpacked"))}
 
 
 # by name: what is prepared, the command, and the files to compare
@@ -86,7 +86,7 @@ def attempt(line, disk):
             code = spml(line)
         except Stopped:
             return None
-    if disk.at > disk.count and disk.kind == "power":
+    if disk.at > disk.count and disk.kind in ("power", "torn"):
         disk.lose()
         return None
     return code
@@ -95,7 +95,7 @@ def attempt(line, disk):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize(
-    "points", [2, pytest.param(None, marks=pytest.mark.faults)], ids=["some", "all"]
+    "points", [1, pytest.param(None, marks=pytest.mark.faults)], ids=["some", "all"]
 )
 def test_a_command_on_a_failing_disk_loses_nothing(
     folder, tmp_path_factory, monkeypatch, request, capsys, command, kind, points
@@ -136,7 +136,7 @@ def test_a_command_on_a_failing_disk_loses_nothing(
         assert result(folder) == expected, where
         assert not leftovers(folder), (where, leftovers(folder))
     with capsys.disabled():
-        print(f"{command}, {kind}: {len(at)} of {whole.count} operations")
+        print(f"{command}, {kind}: {len(at)} tries on {whole.count} operations")
 
 
 def leftovers(folder):

@@ -74,17 +74,18 @@ def test_the_scores_of_the_best_epoch_are_made_again_from_its_model(run, finishe
     same(run, finished)
 
 
-@pytest.mark.parametrize("damage", [empty, remove])
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("name", "damage", "words"),
     [
-        ("scores/val-00.npz", "(damaged|missing) and cannot be made again; put the file back, or"),
-        ("best/model.safetensors", "model.safetensors.* put the file back"),
-        ("best/model.json", "model.json"),
+        ("scores/val-00.npz", empty, "damaged and cannot be made again; put the file back, or"),
+        ("best/model.safetensors", empty, "model.safetensors.* put the file back"),
+        ("best/model.safetensors", remove, "model.safetensors.* put the file back"),
+        ("best/model.json", empty, "model.json.* put the file back"),
+        ("best/model.json", remove, "no model.json"),
     ],
 )
 def test_other_files_are_refused_before_the_first_step(
-    scenes, quick, tmp_path, monkeypatch, name, words, damage
+    scenes, quick, tmp_path, monkeypatch, name, damage, words
 ):
     figures = iter((0.0, 9.0, 5.0))  # the first epoch is the best
     monkeypatch.setattr("spml.train.loop.validation_map", lambda *arguments: next(figures))
@@ -95,6 +96,12 @@ def test_other_files_are_refused_before_the_first_step(
     with refused(words):
         fit(scenes, quick, tmp_path / "run", resume=True, quiet=True)
     assert contents(tmp_path / "run") == before
+
+
+def test_removed_scores_of_another_epoch_are_reported_once(unfinished, resume, capsys):
+    remove(unfinished / "scores/val-00.npz")
+    resume(unfinished, quiet=False)
+    assert capsys.readouterr().out.count("val-00.npz is missing: figures over epochs leave") == 1
 
 
 @pytest.mark.parametrize("damage", [empty, cut, remove])
@@ -122,11 +129,13 @@ def test_two_damaged_checkpoints_are_refused(unfinished, resume):
         resume(unfinished)
 
 
-@pytest.mark.parametrize("name", ["result.json", "best/model.safetensors"])
+@pytest.mark.parametrize(
+    "name", ["result.json", "best/model.safetensors", "labels.npz", "scores/test.npz"]
+)
 def test_a_finished_run_with_a_damaged_file_is_finished_again(
     scenes, quick, run, finished, capsys, name, monkeypatch, tmp_path
 ):
-    if name != "result.json":
+    if name.startswith("best"):
         figures = iter(range(9))  # the last epoch is the best, and the checkpoint has its weights
         monkeypatch.setattr("spml.train.loop.validation_map", lambda *arguments: next(figures))
         run, finished = tmp_path / "rising", tmp_path / "whole"

@@ -216,8 +216,8 @@ class RunFolder:
 
     def write_result(self, result: Record) -> None:
         """Write the result, the last file of a run."""
-        write_json(self.path / names.RESULT, result)
         self.previous.unlink(missing_ok=True)
+        write_json(self.path / names.RESULT, result)
 
     def save_checkpoint(self, state: Record, keep: bool = True) -> None:
         """Write the checkpoint; the run that this one replaces is removed.

@@ -22,8 +22,8 @@ RESULT = ("method", "best_epoch", "val_map", "test_map", "selection", "epochs")
 def finished(folder: Path, report: Callable[[str], None]) -> Record | None:
     """Return the result of a finished run; None if there is none.
 
-    If the result or the model is damaged and a checkpoint can replace it, `report` receives a line
-    and the run counts as unfinished.
+    If a file is damaged that a checkpoint can replace, `report` receives a line, and the run counts
+    as unfinished.
     """
     run = Run(folder)
     if not run.finished:
@@ -32,6 +32,7 @@ def finished(folder: Path, report: Callable[[str], None]) -> Record | None:
         result = run.require_result()
         demand(result, RESULT, folder / names.RESULT)
         check_weights(run.model)
+        _ = run.observed, run.val_truth, run.test_truth, run.scored, run.held_out
     except UserError as error:
         if not RunFolder(folder).checkpoint.exists():
             raise

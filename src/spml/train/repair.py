@@ -13,13 +13,13 @@ import torch
 from spml.errors import UserError
 from spml.model.scoring import score_batches
 from spml.model.store import check_model, load_model
-from spml.runs.checkpoint import BEGIN_ANEW
 from spml.runs.run import Run, scores_name
 
 if TYPE_CHECKING:
     from spml.train.loop import Training
 
-REMEDY = f"put the file back, or {BEGIN_ANEW}"
+MISSING = "is missing"
+REMEDY = "put the file back, or remove it"
 
 
 def repair(training: Training, last: int) -> None:
@@ -34,17 +34,20 @@ def repair(training: Training, last: int) -> None:
     best = progress.best.get("epoch")
     if best is not None:
         check_model(run.best, best, last)
-    damaged = _damaged_scores(training)
+    unusable = _unusable_scores(training)
     latest = None if progress.within else last
-    if lost := sorted(set(damaged) - {latest, best}):
-        raise UserError(f"{damaged[lost[0]]} and cannot be made again; {REMEDY}")
+    rest = [unusable.pop(epoch) for epoch in sorted(set(unusable) - {latest, best})]
+    for problem in rest:
+        if not problem.endswith(MISSING):  # it may have been removed to save space
+            raise UserError(f"{problem} and cannot be made again; {REMEDY}")
+        training.display.line(f"{problem}: figures over epochs leave it out")
     training.processes.wait()  # until every process has looked
 
     if training.processes.first:
         run.write_history(progress.history)
         for name in run.write_labels(training.job.experiment, training.val_truth):
             training.display.line(f"{run.path / name} was missing or damaged, and is written again")
-    for epoch, problem in damaged.items():
+    for epoch, problem in unusable.items():
         training.display.line(f"{problem}, and is written again")
         logits = _score(training, None if epoch == latest else run.best)
         if training.processes.first:
@@ -67,12 +70,12 @@ def _score(training: Training, folder: Path | None) -> npt.NDArray[np.float32]:
     return logits
 
 
-def _damaged_scores(training: Training) -> dict[int, str]:
+def _unusable_scores(training: Training) -> dict[int, str]:
     """Return the epochs whose scores of the validation rows cannot be read, and why."""
     if not len(training.val_truth):
         return {}
     run = Run(training.run_folder.path, REMEDY)
-    damaged = {}
+    unusable = {}
     for line in training.progress.history:
         epoch = line["epoch"]
         if epoch < training.job.validated_from:
@@ -81,10 +84,10 @@ def _damaged_scores(training: Training) -> dict[int, str]:
         try:
             logits = run.scores("val", epoch)
         except UserError:
-            damaged[epoch] = f"{path} is damaged"
+            unusable[epoch] = f"{path} is damaged"
             continue
         if logits is None:
-            damaged[epoch] = f"{path} is missing"
+            unusable[epoch] = f"{path} {MISSING}"
         elif logits.shape != training.val_truth.shape:
-            damaged[epoch] = f"{path} does not fit the data"
-    return damaged
+            unusable[epoch] = f"{path} does not fit the data"
+    return unusable
