@@ -48,7 +48,7 @@ def of_voc(folder):
 # by name: what is prepared, the command, and the files to compare
 COMMANDS = {
     "train": (nothing, f"train data.npz {RUN} --epochs 2 --resume", of_run),
-    "train on pictures": (
+    "pictures": (
         nothing,
         f"train photos.csv --backbone tiny --size 16 --cache-dir cache {RUN} --resume",
         of_run,

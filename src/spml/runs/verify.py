@@ -41,16 +41,16 @@ def finished(folder: Path, report: Callable[[str], None]) -> Record | None:
     return result
 
 
-def problems(folder: Path) -> list[str]:
+def verify(folder: Path) -> list[str]:
     """Return a line for each file of a run that is missing, damaged or does not fit the others."""
     run = Run(folder, REMEDY)
-    found: list[str] = []
+    problems: list[str] = []
     for check in (_records, _checkpoints, _model, _observed, _scores):
         try:
-            found += check(run)
+            problems += check(run)
         except UserError as error:
-            found.append(str(error))
-    return found
+            problems.append(str(error))
+    return problems
 
 
 def _records(run: Run) -> Iterator[str]:

@@ -225,6 +225,7 @@ class Training:
         within["line"] = {"loss": float(within["total"]) / counted}
         if within["skipped"]:
             within["line"]["skipped"] = within["skipped"]
+        within["line"].update(self.method.record(epoch, epochs))
 
     def _validate(self, epoch: int, line: dict[str, Any]) -> None:
         """Score the validation rows, and write and print the epoch's line of the history."""

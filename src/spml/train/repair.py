@@ -26,7 +26,7 @@ def repair(training: Training, last: int) -> None:
     """Rebuild the files of the run that are missing or damaged; `last` is the finished epoch.
 
     Labels come from the data, the history from the checkpoint, and scores from the model of the
-    last or the best epoch. UserError if a file can be had from none of these.
+    last or the best epoch. UserError if another file is damaged.
     """
     training.writer.wait()
     training.processes.wait()  # until the first process has written the best model

@@ -178,13 +178,13 @@ class Check(TableOptions):
 def _verify(folder: Path) -> None:
     """Print what is wrong with a run folder; end with exit code 1 if anything is."""
     from spml.runs.run import Run
-    from spml.runs.verify import problems
+    from spml.runs.verify import verify
 
-    found = problems(folder)
-    for problem in found:
+    problems = verify(folder)
+    for problem in problems:
         print(problem)
-    if found:
-        print(f"{folder}: {len(found)} problem{'s' if len(found) > 1 else ''}")
+    if problems:
+        print(f"{folder}: {len(problems)} problem{'s' if len(problems) > 1 else ''}")
         raise SystemExit(1)
     run = Run(folder)
     state = "finished" if run.finished else f"not finished, {max(len(run.history) - 1, 0)} epochs"
