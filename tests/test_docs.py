@@ -278,6 +278,17 @@ def test_the_table_of_the_page_on_choosing_is_that_of_the_recorded_runs(monkeypa
     assert trials <= set(voc_maps()), "what was run is not printed as not run"
 
 
+def test_the_tables_of_the_page_on_selection_are_those_of_the_records(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    from selection_tables import put_tables
+
+    page = tmp_path / "selection.md"
+    text = (ROOT / "docs" / "selection.md").read_text(encoding="utf-8")
+    page.write_text(text, encoding="utf-8")
+    put_tables(page)
+    assert page.read_text(encoding="utf-8") == text, "make docs writes it again"
+
+
 def test_a_run_with_another_head_does_not_count_as_the_method_itself(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     import choosing

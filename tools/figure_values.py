@@ -185,6 +185,13 @@ def race_gains() -> tuple[float, float, float]:
     return len(gains), min(gains), max(gains)
 
 
+def regret(choice: str, *, cross_fitted: bool = False) -> float:
+    """Mean regret of a way to choose among models of feature vectors."""
+    chosen = [one["choices"] for one in read("selection-features")["sets"].values()]
+    kept = [one for one in chosen if one["cross-fitted"] is not None or not cross_fitted]
+    return statistics.mean(one["best of nine"] - one[choice] for one in kept)
+
+
 def correlation(name: str, criterion: str) -> float:
     """Rank correlation of a criterion with test mAP in a set of models."""
     return float(read("selection")["sets"][name]["criteria"][criterion]["correlation"])

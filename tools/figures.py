@@ -285,6 +285,18 @@ FIGURES = (
         lambda: [values.average_gain(one) for one in ("coco-3000", "voc-20%")],
     ),
     Figure(
+        "docs/selection.md",
+        "change the mean regret\n  from {:.2f} to {:.2f}",
+        "benchmarks/results/selection-features.json",
+        lambda: [values.regret(one) for one in ("the race", "all nine to the end")],
+    ),
+    Figure(
+        "docs/selection.md",
+        "it reduces the mean regret from {:.2f} to {:.2f}",
+        "benchmarks/results/selection-features.json",
+        lambda: [values.regret(one, cross_fitted=True) for one in ("the race", "cross-fitted")],
+    ),
+    Figure(
         "docs/sklearn.md",
         "a race takes up to {:.1f} times as long",
         "src/spml/runs/settings.py",
