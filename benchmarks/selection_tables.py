@@ -28,6 +28,7 @@ def put_tables(page: Path) -> None:
         "race": race_table(pictures),
         "average": average_table(pictures),
         "rates": rates_table(pictures),
+        "settings": settings_table(pictures),
         "features_criteria": features_criteria_table(features),
         "features_races": features_races_table(features),
     }
@@ -89,6 +90,15 @@ def rates_table(sets: dict[str, Any]) -> Iterator[str]:
             rates = sets[name]["test_map"][method]
             cells = [f"{rates[rate]:.2f}" if rate in rates else "–" for rate in ("0.33", "1", "3")]
             yield f"| {name} | {method} | {' | '.join(cells)} |"
+
+
+def settings_table(sets: dict[str, Any]) -> Iterator[str]:
+    names = ("an", "gr voc", "gr coco", "epr 1.5", "epr 3")
+    yield f"| set | observed a class, validation | {' | '.join(names)} |"
+    yield "|---" * (2 + len(names)) + "|"
+    for name, one in sets.items():
+        cells = [f"{one['test_map'][method]['1']:.2f}" for method in names]
+        yield f"| {name} | {one['observed_per_class']:.0f} | {' | '.join(cells)} |"
 
 
 def features_criteria_table(sets: dict[str, Any]) -> Iterator[str]:

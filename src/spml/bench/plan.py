@@ -177,9 +177,15 @@ def trimmed(method: str, data: str, options: Mapping[str, Any]) -> Options:
 
 @lru_cache(maxsize=1024)
 def _usual(method: str, data: str) -> Options:
+    from spml.data.readers.read import is_named
+    from spml.train.from_data import NAMES
     from spml.train.resolve import method_options
 
-    return method_options(method, data, {})
+    usual = method_options(method, data, {})
+    if not is_named(data):  # own data decide these, so a value that is set is never the usual one
+        for name in NAMES.get(method, ()):
+            del usual[name]
+    return usual
 
 
 def benchmark(data: str) -> str:

@@ -266,7 +266,7 @@ class Race:
     def _config(self, candidate: Candidate) -> dict[str, Any]:
         """Return config.json of a candidate's run."""
         name, data = candidate.method, self.experiment
-        options = method_options(name, data.name, candidate.options)
+        options = method_options(name, data, candidate.options)
         method = fitting.make_method(data, name, options)
         resolved = replace(self.resolved, method=name)
         return record.config(data, resolved, options, method, self.extra_config)

@@ -133,7 +133,7 @@ def build(
 ) -> tuple[Job, list[str]]:
     """Build the method and the model, and check each before anything is decoded or written."""
     name, items, classes = settings.method, len(experiment.train_rows), len(experiment.classes)
-    chosen = method_options(name, experiment.name, options)
+    chosen = method_options(name, experiment, options)
     notes = [memory_note(name, items, classes, chosen)]
 
     seed_all(key(settings.seed, 0, 1))

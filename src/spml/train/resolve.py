@@ -25,6 +25,7 @@ from spml.machine import launched
 from spml.model import Classifier
 from spml.runs.settings import Resolved, Settings
 from spml.train.device import uses_cuda
+from spml.train.from_data import options_from_data
 
 # Pictures trained on: with fewer, compiling costs more than it saves. On an H200 it saved 8.3 s in
 # 36,592 pictures and took 36 s longer to start: even at about 160,000 (benchmarks/results/
@@ -195,22 +196,30 @@ def _resolve_execution(values: dict[str, Any], experiment: Experiment) -> None:
             values["compile"] = "compile" if pictures >= COMPILE_FROM else "graphs"
 
 
-def method_options(method: str, data: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Complete the options of a method by the values published for the data, then by defaults."""
+def method_options(
+    method: str, data: str | Experiment, options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Complete the options of a method by the values for the data, then by defaults.
+
+    The values for a benchmark are published; an experiment of the user decides some itself.
+    """
     every = losses.options(method)
     defaults = {option.name: option.default for option in every if option.default is not REQUIRED}
+    name = data.name if isinstance(data, Experiment) else data
     published = (
-        losses.preset(method, data).options
-        if data in losses.datasets() and method in losses.names()
+        losses.preset(method, name).options
+        if name in losses.datasets() and method in losses.names()
         else {}
     )
+    if isinstance(data, Experiment):
+        published = {**published, **options_from_data(method, data, options)}
     plain = {name: as_python(value) for name, value in options.items()}
-    for name, value in plain.items():
+    for key, value in plain.items():
         try:
             json.dumps(value)
         except TypeError as error:
             raise UserError(
-                f"option {name} cannot be stored in config.json; "
+                f"option {key} cannot be stored in config.json; "
                 "use numbers, text, or lists of them, not arrays"
             ) from error
     return {**defaults, **published, **plain}

@@ -70,7 +70,7 @@ class Bench(TableOfRuns):
             pairs.setdefault(method, []).append(word[len(method) + 1 :])
         options = {method: parse_options(method, words) for method, words in pairs.items()}
         for method, own in options.items():
-            make_method(experiment, method, method_options(method, experiment.name, own))
+            make_method(experiment, method, method_options(method, experiment, own))
         return options
 
 
