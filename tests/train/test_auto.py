@@ -105,6 +105,21 @@ def test_unobserved_labels_change_nothing(table, raced, tmp_path):
     assert content(out) == content(raced)
 
 
+def test_candidates_side_by_side_on_two_devices_give_the_same_bytes(table, raced, tmp_path):
+    out = tmp_path / "run"
+    settings = Settings(epochs=EPOCHS, accelerator="cpu", devices=2)
+    fit(load(table), settings, out, quiet=True)
+    assert content(out) == content(raced)
+
+
+def test_a_launcher_of_several_processes_is_refused(table, tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "one")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(UserError, match="leave the launcher out"):
+        fit(load(table), Settings(epochs=EPOCHS, accelerator="cpu"), tmp_path / "run", quiet=True)
+
+
 def load_sparse(labels):
     from spml.data import SparseLabels
 
@@ -158,6 +173,7 @@ def test_too_few_observed_labels_decide_nothing(table, tmp_path):
     [
         (Settings(selection="complete"), {}, "which these data lack; use 'observed'"),
         (Settings(race_budget=-1), {}, "must not be negative"),
+        (Settings(accelerator="cuda", devices=99), {}, "--devices 99, but this machine has"),
         (Settings(method="auto"), {"q3": 1.0}, "name a method"),
     ],
 )

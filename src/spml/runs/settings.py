@@ -128,7 +128,7 @@ class Settings:
     """Kind of device: auto, cpu, cuda or mps."""
     devices: int = field(default=1, metadata=_EXECUTION)
     """Processes per machine, each on its own device; they share every batch.
-    torchrun and SLURM set the number themselves."""
+    A race trains a candidate on each. torchrun and SLURM set the number themselves."""
     nodes: int = field(default=1, metadata=_EXECUTION)
     """Machines, each with --devices devices."""
     compile: Literal["auto", "none", "graphs", "compile"] = field(

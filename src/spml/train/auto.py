@@ -8,7 +8,7 @@ together; the files of the winner become those of the run. No unobserved label i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -16,21 +16,24 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from spml.data import Experiment
 from spml.data.images.cache import Cache
 from spml.errors import Interruption, UserError
 from spml.keyed import key
+from spml.machine import launched, started_first
 from spml.metrics.selection import POSITIVES, estimated_positives, precisions
 from spml.runs import names, record
 from spml.runs.folder import RunFolder
 from spml.runs.run import Run
 from spml.runs.settings import Settings
 from spml.train import fitting
-from spml.train.device import make_fabric
+from spml.train.device import make_fabric, uses_cuda
 from spml.train.display import Display
 from spml.train.portfolio import Candidate, Entry, portfolio, table
 from spml.train.resolve import AUTO, method_options, resolve
+from spml.train.side_by_side import Job, Rows, trainer
 
 FEWEST = 50  # observed positives among the validation rows that a race needs
 CERTAIN = 2.0  # standard errors by which a winner that is certain leads
@@ -52,7 +55,9 @@ def fit_auto(
 ) -> dict[str, Any]:
     """Choose a method by a race and train it into `out`; the arguments are those of `fit`."""
     settings = replace(settings, selection=_observed(settings))
-    decided = None if overwrite else _decided(out)
+    _check_processes(settings)
+    # another process of a run that shares every batch starts when the race is over
+    decided = None if overwrite and started_first() else _decided(out)
     if decided is None:
         run = RunFolder(out)
         with run.claim, Display(quiet) as display:
@@ -60,9 +65,12 @@ def fit_auto(
             decided = race.run(resume=resume, overwrite=overwrite)
         resume = True
     winner, entry = decided
+    settings = replace(settings, method=winner.method)
+    if Run(_folder(out, winner.name)).finished:  # one process tests the trained winner
+        settings = replace(settings, devices=1)
     return fitting.fit(
         experiment,
-        replace(settings, method=winner.method),
+        settings,
         out,
         options=winner.options,
         resume=resume,
@@ -82,6 +90,18 @@ def _observed(settings: Settings) -> Any:
     return "observed"
 
 
+def _check_processes(settings: Settings) -> None:
+    gpus = torch.cuda.device_count()
+    if uses_cuda(settings.accelerator) and settings.devices > max(gpus, 1):
+        raise UserError(f"--devices {settings.devices}, but this machine has {gpus} GPUs")
+    each, machines = launched() or (1, 1)
+    if each * machines > 1:
+        raise UserError(
+            "--method auto starts a process for each of --devices itself; "
+            "leave the launcher out, or name a method"
+        )
+
+
 def _decided(out: Path) -> tuple[Candidate, dict[str, Any]] | None:
     """Return the winner of a race that ended in this folder, and its entry of config.json."""
     run = Run(out)
@@ -89,6 +109,11 @@ def _decided(out: Path) -> tuple[Candidate, dict[str, Any]] | None:
         return None
     entry = run.config[names.RACE_ENTRY]
     return Candidate(entry["winner"], run.config["method"], run.config["options"]), entry
+
+
+def _folder(out: Path, candidate: str, ending: str = "") -> Path:
+    """Return the folder of a candidate's run."""
+    return out / names.RACE_FOLDER / f"{candidate.replace(' ', '-')}{ending}"
 
 
 class Race:
@@ -116,6 +141,7 @@ class Race:
         self.extra_config, self.cache = extra_config, cache
         self.entries = {one.name: Entry(one) for one in portfolio(POSITIVES)}
         first = next(iter(self.entries.values())).candidate
+        self.devices = settings.devices
         self.settings = replace(settings, method=first.method, devices=1, nodes=1)
         self.resolved = resolve(self.settings, experiment)
         self.observed = experiment.validation_labels("observed")
@@ -130,7 +156,7 @@ class Race:
             fitting.build(self.experiment, self.resolved, first.options)  # refuses before writing
             self.folder.begin(config)
         try:
-            with self._pictures():
+            with self._pictures(), self._trainer():
                 winner, reason = self._winner()
         except KeyboardInterrupt:
             raise Interruption from None
@@ -148,8 +174,7 @@ class Race:
 
         finalists = min(1 + int(self.budget), len(self.entries))
         chosen = names_in_order[: finalists - 1]
-        for name in chosen:
-            self._train(name)
+        self._train(chosen)
         if len(chosen) < finalists:
             if chosen:
                 self._set_positives(chosen)
@@ -170,9 +195,7 @@ class Race:
         rows = self.experiment.train_rows
         count = max(2, int(share * len(rows)))
         some = np.random.default_rng(key(self.settings.seed, 0, 2)).permutation(rows)[:count]
-        part = replace(self.experiment, train_rows=np.sort(some))
-        for name in rivals:
-            self._train(name, part, epochs, count / len(rows))
+        self._train(rivals, np.sort(some), epochs)
         counts, _ = self._counts(rivals)
         for name in rivals:
             entry = self.entries[name]
@@ -181,9 +204,8 @@ class Race:
         for name in order[places:]:
             behind = self._score(order[places - 1]) - self._score(name)
             self.entries[name].outcome = f"{behind:.1f} behind on the short schedule"
-        for name in order[:places]:
-            if self.budget >= 1:
-                self._train(name)
+        if self.budget >= 1:
+            self._train(order[:places])
         return order[:places]
 
     def _compare(self, finalists: list[str]) -> tuple[str, str]:
@@ -209,29 +231,26 @@ class Race:
         return winner, f"{lead_text}, {how}"
 
     def _train(
-        self, name: str, part: Experiment | None = None, epochs: int | None = None, share: float = 1
+        self, chosen: Sequence[str], rows: Rows | None = None, epochs: int | None = None
     ) -> None:
-        """Train a candidate to the end, or on a part of the rows for some epochs."""
-        entry = self.entries[name]
+        """Train candidates to the end, or on a part of the rows for some epochs."""
         length = epochs or self.resolved.epochs
-        path = self._path(name, short=part is not None)
+        every, val = self.experiment.train_rows, self.experiment.val_rows
+        some = every if rows is None else rows
+        jobs = []
+        for name in chosen:
+            candidate = self.entries[name].candidate
+            settings = replace(self.settings, method=candidate.method, epochs=length)
+            path = self._path(name, short=rows is not None)
+            jobs.append(Job(settings, candidate.options, path, some, val, epochs or 0))
         what = f"{epochs} of {self.resolved.epochs} epochs" if epochs else "to the end"
-        self.display.line(f"race: {name}, {what}")
-        fitting.fit(
-            part or self.experiment,
-            replace(self.settings, method=entry.candidate.method, epochs=length),
-            path,
-            options=entry.candidate.options,
-            resume=True,
-            quiet=True,
-            extra_config=self.extra_config,
-            cache=self.cache,
-            validated_from=epochs or 0,
-            tested=False,
-        )
-        entry.epochs, entry.share = length, share
-        entry.cost += length * share
-        self._write()
+        how = "" if self.devices == 1 else f", on {self.devices} devices"
+        self.display.line(f"race: {', '.join(chosen)}: {what}{how}")
+        for name, _ in zip(chosen, self.train(jobs), strict=True):
+            entry = self.entries[name]
+            entry.epochs, entry.share = length, len(some) / len(every)
+            entry.cost += length * entry.share
+            self._write()
 
     def _counts(self, candidates: list[str]) -> tuple[npt.NDArray[np.float64], float]:
         """Estimate the number of positives of each validation row, and their mean."""
@@ -260,8 +279,7 @@ class Race:
         return score
 
     def _path(self, name: str, *, short: bool) -> Path:
-        folder = name.replace(" ", "-") + ("-short" if short else "")
-        return self.folder.path / names.RACE_FOLDER / folder
+        return _folder(self.folder.path, name, "-short" if short else "")
 
     def _config(self, candidate: Candidate) -> dict[str, Any]:
         """Return config.json of a candidate's run."""
@@ -307,6 +325,13 @@ class Race:
             "candidates": [entry.as_record() for entry in self.entries.values()],
         }
         self.folder.write_race(content)
+
+    @contextmanager
+    def _trainer(self) -> Iterator[None]:
+        """Start a process for each device, if there are several."""
+        parts = self.experiment, self.devices, self.cache, self.extra_config
+        with trainer(*parts) as self.train:
+            yield
 
     @contextmanager
     def _pictures(self) -> Iterator[None]:
