@@ -160,6 +160,21 @@ def test_without_a_budget_the_first_candidate_trains(table, tmp_path):
     assert json.loads((out / "race.json").read_text())["spent"] == 0
 
 
+def test_a_budget_for_it_cross_fits_every_candidate(table, tmp_path):
+    few = load(table)
+    few = replace(few, train_rows=few.train_rows[:100], val_rows=few.val_rows[:40])
+    out = tmp_path / "run"
+    settings = Settings(epochs=1, accelerator="cpu", race_budget=45)
+    result = fit(few, settings, out, quiet=True)
+    race = json.loads((out / "race.json").read_text())
+    best = max(race["candidates"], key=lambda one: one["score"])
+    assert best["name"] == race["winner"] and best["method"] == result["method"]
+    assert result["test_map"] is not None and 40 < race["spent"] <= 45
+    assert all("in 5 folds" in one["outcome"] for one in race["candidates"] if one is not best)
+    held = [Run(out / "race" / f"an-fold{number}").observed.val_rows for number in range(5)]
+    assert sorted(np.concatenate(held)) == sorted([*few.train_rows, *few.val_rows])
+
+
 def test_too_few_observed_labels_decide_nothing(table, tmp_path):
     few = load(table)
     few = replace(few, train_rows=few.train_rows[:100], val_rows=few.val_rows[:40])
