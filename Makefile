@@ -40,6 +40,7 @@ docs: $(VENV)/.ready-dev
 	$(BIN)/python tools/command_pages.py docs/commands.md
 	$(BIN)/python benchmarks/choosing.py docs/choosing.md
 	$(BIN)/python benchmarks/selection_tables.py docs/selection.md
+	$(BIN)/python benchmarks/calibration.py --docs docs/calibration.md
 	$(BIN)/python benchmarks/reproduction.py
 
 site: $(VENV)/.ready-docs

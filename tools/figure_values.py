@@ -209,6 +209,18 @@ def average_gain(name: str) -> float:
     return statistics.mean(read("selection")["sets"][name]["average_gain"].values())
 
 
+WAYS = ("given", "told")
+
+
+def given_range() -> tuple[float, float, float]:
+    """Width of the range of mAP with and without a given count, and how often the first holds."""
+    figures = [one["estimates"]["map"] for one in read("coverage")]
+    both = [one for one in figures if "given" in one]
+    widths = [100 * statistics.mean(one[way][2] - one[way][1] for one in both) for way in WAYS]
+    held = [one["given"][1] <= one["true"] <= one["given"][2] for one in both]
+    return widths[0], widths[1], 100 * statistics.mean(held)
+
+
 def split_sizes(data: str) -> tuple[int, int, int]:
     """Images of a benchmark's training, validation and test split."""
     counts = paper_counts(data)
