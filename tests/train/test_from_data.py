@@ -83,7 +83,7 @@ def test_a_run_prints_and_records_what_the_data_decided(tmp_path, capsys):
         fit(data, settings, out, options=options)
         recorded = json.loads((out / "config.json").read_text())["options"]
         first = capsys.readouterr().out.splitlines()[0]
-        told = "gr (w 0 to 2, b -2 to -2 for 4 classes, 40 observed positives) on linear" in first
-        assert told == (method == "gr" and not options)
+        shown = "gr (w 0 to 2, b -2 to -2 for 4 classes, 40 observed positives) on linear" in first
+        assert shown == (method == "gr" and not options)
         assert set(recorded) == {option.name for option in losses.options(method)}
         assert method != "gr" or recorded["w"] == options.get("w", FLAT["w"])

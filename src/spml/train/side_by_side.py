@@ -70,13 +70,13 @@ def trainer(
 
     context = multiprocessing.get_context("spawn")
     with ExitStack() as stack:
-        given = experiment, dict(extra_config), torch.get_num_threads()
+        arguments = experiment, dict(extra_config), torch.get_num_threads()
         workers = [
-            stack.enter_context(ProcessPoolExecutor(1, context, _start, (rank, *given)))
+            stack.enter_context(ProcessPoolExecutor(1, context, _start, (rank, *arguments)))
             for rank in range(devices)
         ]
 
-        def together(jobs: Sequence[Job]) -> Iterator[None]:
+        def in_processes(jobs: Sequence[Job]) -> Iterator[None]:
             futures = [
                 workers[number % devices].submit(_train_in_worker, job)
                 for number, job in enumerate(jobs)
@@ -84,7 +84,7 @@ def trainer(
             for future in futures:
                 yield future.result()
 
-        yield together
+        yield in_processes
 
 
 def _train(
@@ -104,19 +104,19 @@ def _train(
     )
 
 
-_given: tuple[Experiment, dict[str, Any]]  # of a worker process
+_data: tuple[Experiment, dict[str, Any]]  # of a worker process
 
 
 def _start(rank: int, experiment: Experiment, extra_config: dict[str, Any], threads: int) -> None:
     """Prepare a worker process: it ends with its parent and sees one device."""
-    global _given
+    global _data
     follow(os.getppid())
     listed = os.environ.get(VISIBLE)
     os.environ[VISIBLE] = listed.split(",")[rank] if listed else str(rank)
     torch.set_num_threads(threads)  # sums depend on their number
-    _given = experiment, extra_config
+    _data = experiment, extra_config
 
 
 def _train_in_worker(job: Job) -> None:
-    experiment, extra_config = _given
+    experiment, extra_config = _data
     _train(job, experiment, None, extra_config)

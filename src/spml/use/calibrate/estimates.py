@@ -51,7 +51,7 @@ class ModelError:
 
 
 ESTIMATED = ModelError(2.0, 0.35, 0.45, 0.35, 0.6)
-GIVEN = ModelError(1.0, 0.2, 0.2, 0.35, 0.0)  # if the user gives the number of positives of an item
+COUNT_SET = ModelError(1.0, 0.2, 0.2, 0.35, 0.0)  # if the user gives the number of positives of an item
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +90,7 @@ class Evidence:
         """The model's error; None with complete labels, which need no model."""
         if self.fit is None:
             return None
-        return GIVEN if self.fixed_positives else ESTIMATED
+        return COUNT_SET if self.fixed_positives else ESTIMATED
 
     def resamples(
         self, seed: int, advance: Callable[[int, int], None] | None = None
