@@ -154,8 +154,8 @@ class Race:
         means = []
         for number, fold in enumerate(np.array_split(order, FOLDS)):
             held, ending = np.sort(fold), f"-fold{number}"
-            rest = np.sort(np.setdiff1d(order, fold, assume_unique=True)[: len(every)])
-            self._train(list(self.entries), rest, held, ending=ending)
+            rest = order[~np.isin(order, fold)][: len(every)]  # costs no more than a usual run
+            self._train(list(self.entries), np.sort(rest), held, ending=ending)
             ranked, mean = self._ranked(list(self.entries), ending, held)
             means.append(mean)
             for name, one in ranked.items():

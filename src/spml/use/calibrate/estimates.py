@@ -51,7 +51,7 @@ class ModelError:
 
 
 ESTIMATED = ModelError(2.0, 0.35, 0.45, 0.35, 0.6)
-COUNT_SET = ModelError(1.0, 0.2, 0.2, 0.35, 0.0)  # if the user gives the number of positives of an item
+COUNT_SET = ModelError(1.0, 0.2, 0.2, 0.35, 0.0)  # if the user sets the number of positives
 
 
 @dataclass(frozen=True, eq=False)
