@@ -1,7 +1,9 @@
 """`--method auto`: the race, its folder, resuming, and what it may read."""
 
+import html
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -14,6 +16,7 @@ import pytest
 
 from spml.data import load
 from spml.errors import UserError
+from spml.report.run_page import write_report
 from spml.runs.run import Run
 from spml.train import Settings, fit
 
@@ -75,6 +78,14 @@ def test_the_folder_is_the_run_of_the_winner(raced, table, tmp_path):
     fit(load(table), settings, again, options=winner["options"], quiet=True)
     for name in ("history.jsonl", "best/model.safetensors"):
         assert (again / name).read_bytes() == (raced / name).read_bytes()
+
+
+def test_the_page_of_a_run_shows_the_race(raced, tmp_path):
+    write_report([raced], tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    for one in json.loads((raced / "race.json").read_text())["candidates"]:
+        row = rf"<td>{one['name']}</td>.*?{one['score']:.1f}.*?{one['cost']:.1f}.*?"
+        assert re.search(row + re.escape(html.escape(one["outcome"])), text, re.DOTALL)
 
 
 def test_the_race_stays_within_its_budget_and_names_every_candidate(raced):

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 Selection = Literal["observed", "complete"]
 PROTOCOL_SEED = 1200
+AUTO = "auto"  # the method that is a race: spml.train.auto
 
 
 class Role(Enum):

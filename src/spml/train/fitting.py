@@ -23,12 +23,11 @@ from spml.model import Classifier
 from spml.runs import record
 from spml.runs.folder import RunFolder
 from spml.runs.run import Run
-from spml.runs.settings import Resolved, Settings
+from spml.runs.settings import AUTO, Resolved, Settings
 from spml.train.device import Processes, launch, make_fabric, out_of_memory, smallest_share
 from spml.train.display import Display, TensorBoard, check_installed
 from spml.train.loop import Job, Training, epoch_order
 from spml.train.resolve import (
-    AUTO,
     check_method,
     check_model,
     check_single_item,

@@ -26,12 +26,12 @@ from spml.metrics.selection import POSITIVES, Precisions, estimated_positives, p
 from spml.runs import names, record
 from spml.runs.folder import RunFolder
 from spml.runs.run import Run
-from spml.runs.settings import Settings
+from spml.runs.settings import AUTO, Settings
 from spml.train import fitting
 from spml.train.device import make_fabric
 from spml.train.display import Display
 from spml.train.portfolio import Candidate, Entry, portfolio, table
-from spml.train.resolve import AUTO, method_options, resolve
+from spml.train.resolve import method_options, resolve
 from spml.train.side_by_side import Job, Rows, trainer
 
 FEWEST = 50  # observed positives among the rows that decide a race
@@ -40,7 +40,6 @@ FOLDS = 5  # of cross-fitting
 TO_THE_END, SHORT = "", "-short"  # endings of a candidate's folders
 
 Logits = npt.NDArray[np.float32]
-Labels = npt.NDArray[np.int8]
 
 
 def folder_of(out: Path, candidate: str, ending: str = TO_THE_END) -> Path:
@@ -77,6 +76,7 @@ class Race:
         self.settings = replace(settings, method=first.method, devices=1, nodes=1)
         self.resolved = resolve(self.settings, experiment)
         self.observed = experiment.validation_labels("observed")
+        self.evidence = int((self.observed == 1).sum())  # observed positives that decide
         self.budget = settings.race_budget
         self.positives: float | None = None
 
@@ -100,13 +100,11 @@ class Race:
         safest, cross_fitted = names_in_order[0], self.budget >= FOLDS * len(names_in_order)
         if not self.budget:
             return safest, "the first of the portfolio, without a race"
-        rows, evidence = (
-            ("all", self._all_observed()) if cross_fitted else ("validation", self.observed)
-        )
-        count = int((evidence == 1).sum())
-        if count < FEWEST:
-            few = f"{count} observed labels in {rows} rows"
-            return safest, f"{few} decide nothing: the safest candidate"
+        if cross_fitted:
+            labels = self.experiment.observed.rows(self.experiment.train_rows)
+            self.evidence += int((labels == 1).sum())
+        if self.evidence < FEWEST:
+            return safest, f"{self.evidence} observed labels decide nothing: the safest candidate"
         if cross_fitted:
             return self._cross_fit()
 
@@ -227,10 +225,6 @@ class Race:
         ranked = {name: precisions(one, observed, counts) for name, one in logits.items()}
         return ranked, float(counts.mean())
 
-    def _all_observed(self) -> Labels:
-        rows = np.concatenate([self.experiment.train_rows, self.experiment.val_rows])
-        return self.experiment.observed.rows(rows)
-
     def _set_positives(self, candidates: list[str]) -> None:
         """Give the portfolio the mean number of positives that the candidates estimate."""
         _, self.positives = self._ranked(candidates, TO_THE_END)
@@ -291,7 +285,7 @@ class Race:
             "epochs": full,
             "spent": (spent - own) / full,  # beside the winner's own training
             "positives_per_item": self.positives,
-            "observed_labels": int((self.observed == 1).sum()),
+            "observed_labels": self.evidence,
             "candidates": [entry.as_record() for entry in self.entries.values()],
         }
         self.folder.write_race(content)

@@ -23,7 +23,7 @@ from spml.errors import UserError
 from spml.losses.registry import REQUIRED, as_python
 from spml.machine import launched
 from spml.model import Classifier
-from spml.runs.settings import Resolved, Settings
+from spml.runs.settings import AUTO, Resolved, Settings
 from spml.train.device import uses_cuda
 from spml.train.from_data import options_from_data
 
@@ -31,7 +31,6 @@ from spml.train.from_data import options_from_data
 # 36,592 pictures and took 36 s longer to start: even at about 160,000 (benchmarks/results/
 # kernel-choice-h200.json, EfficientNet-Lite0).
 COMPILE_FROM = 200_000
-AUTO = "auto"  # the race of spml.train.auto
 EVAL_BATCH_ON_GPU = 128  # smallest default
 LARGE = 2**30  # bytes of a method's memory from which a run prints it
 POSITIVE = (
