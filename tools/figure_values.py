@@ -185,6 +185,16 @@ def race_gains() -> tuple[float, float, float]:
     return len(gains), min(gains), max(gains)
 
 
+def uncertain_races() -> tuple[float, int, float]:
+    """Mean and highest loss if the safest method replaced uncertain winners, and their number."""
+    losses = [
+        one["race"]["test"] - one["test_map"]["ll_r"]["1"]
+        for one in read("selection")["sets"].values()
+        if one["race"] and one["race"]["lead"] < 2 * one["race"]["error"]
+    ]
+    return statistics.mean(losses), len(losses), max(losses)
+
+
 def regret(choice: str, *, cross_fitted: bool = False) -> float:
     """Mean regret of a way to choose among models of feature vectors."""
     chosen = [one["choices"] for one in read("selection-features")["sets"].values()]

@@ -292,6 +292,13 @@ FIGURES = (
     ),
     Figure(
         "docs/selection.md",
+        "would have lost\n{:.1f} points in the mean of {} such races of the study below, "
+        "and {:.1f} at most",
+        SELECTION,
+        values.uncertain_races,
+    ),
+    Figure(
+        "docs/selection.md",
         "change the mean regret\n  from {:.2f} to {:.2f}",
         "benchmarks/results/selection-features.json",
         lambda: [values.regret(one) for one in ("the race", "all nine to the end")],

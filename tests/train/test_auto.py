@@ -29,7 +29,7 @@ from spml.train import Settings, fit
 
 fit(
     load(sys.argv[1]),
-    Settings(epochs=2, accelerator="cpu"),
+    Settings(epochs=2, accelerator="cpu", devices=int(sys.argv[3])),
     sys.argv[2],
     resume=True,
     quiet=True,
@@ -140,14 +140,19 @@ def load_sparse(labels):
 def test_a_killed_race_resumes_to_the_same_bytes(table, raced, tmp_path):
     out = tmp_path / "run"
     command = [sys.executable, "-c", SCRIPT, str(table), str(out)]
-    for wanted in ("race/em-0.2/last.ckpt", "race/gr-flat-short/config.json", "race.json"):
-        process = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    moments = {
+        "race/em-0.2/last.ckpt": "1",
+        "race/gr-flat-short/config.json": "2",
+        "race.json": "1",
+    }
+    for wanted, devices in moments.items():
+        process = subprocess.Popen([*command, devices], env={**os.environ, "OMP_NUM_THREADS": "1"})
         deadline = time.time() + 120
         while not (out / wanted).exists() and process.poll() is None and time.time() < deadline:
             time.sleep(0.005)
         process.send_signal(signal.SIGKILL)
         process.wait()
-    subprocess.run(command, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    subprocess.run([*command, "1"], check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
     assert content(out) == content(raced)
 
 
