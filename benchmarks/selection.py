@@ -26,7 +26,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spml.train.from_data import GR_FLAT, GR_STEEP
+from spml.train.resolve import GR_FLAT, GR_STEEP
 
 if TYPE_CHECKING:
     from spml.data import Experiment

@@ -17,13 +17,13 @@ from common import put_table
 RESULTS = Path(__file__).parent / "results"
 
 
-def put_tables(page: Path) -> None:
-    """Write the tables between the markers of the page."""
+def tables() -> dict[str, str]:
+    """The tables by name."""
     pictures, features = (
         json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))["sets"]
         for name in ("selection", "selection-features")
     )
-    tables = {
+    lines = {
         "criteria": criteria_table(pictures),
         "race": race_table(pictures),
         "average": average_table(pictures),
@@ -32,8 +32,7 @@ def put_tables(page: Path) -> None:
         "features_criteria": features_criteria_table(features),
         "features_races": features_races_table(features),
     }
-    for name, rows in tables.items():
-        put_table(page, name, "\n".join(rows))
+    return {name: "\n".join(rows) for name, rows in lines.items()}
 
 
 def criteria_table(sets: dict[str, Any]) -> Iterator[str]:
@@ -150,7 +149,8 @@ def _summary(sets: dict[str, Any], kept: list[str], choice: str, what: str) -> s
 
 
 def main() -> None:
-    put_tables(Path(sys.argv[1]))
+    for name, table in tables().items():
+        put_table(Path(sys.argv[1]), name, table)
 
 
 if __name__ == "__main__":

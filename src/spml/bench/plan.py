@@ -179,12 +179,11 @@ def trimmed(method: str, data: str, options: Mapping[str, Any]) -> Options:
 @lru_cache(maxsize=1024)
 def _usual(method: str, data: str) -> Options:
     from spml.data.readers.read import is_named
-    from spml.train.from_data import NAMES
-    from spml.train.resolve import method_options
+    from spml.train.resolve import FROM_DATA, method_options
 
     usual = method_options(method, data, {})
     if not is_named(data):  # own data decide these, so a value that is set is never the usual one
-        for name in NAMES.get(method, ()):
+        for name in FROM_DATA.get(method, ()):
             del usual[name]
     return usual
 

@@ -15,7 +15,7 @@ from spml.data import Experiment
 from spml.data.images import build
 from spml.errors import UserError
 from spml.runs.settings import Resolved
-from spml.train.from_data import reason
+from spml.train.resolve import decided_text
 
 
 class Display(build.Progress):
@@ -81,7 +81,7 @@ def headline(experiment: Experiment, settings: Resolved, options: Mapping[str, A
     return (
         f"{experiment.name}: {train:,} train, {val:,} val, {tested:,} test, "
         f"{len(experiment.classes)} classes; "
-        f"{settings.method}{reason(settings.method, experiment, options)} on {model}"
+        f"{settings.method}{decided_text(settings.method, experiment, options)} on {model}"
     )
 
 

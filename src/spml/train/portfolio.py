@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from spml.train.from_data import GR_FLAT, GR_STEEP
+from spml.train.resolve import GR_FLAT, GR_STEEP
 
 GR_NARROW: dict[str, Any] = {
     "w": [0.0, 2.5],
