@@ -42,6 +42,8 @@ docs: $(VENV)/.ready-dev
 	$(BIN)/python tools/method_pages.py docs/framework.md docs/methods.md docs/bibliography.md docs/methods
 	$(BIN)/python tools/command_pages.py docs/commands.md
 	$(BIN)/python benchmarks/choosing.py docs/choosing.md
+	$(BIN)/python benchmarks/selection_tables.py docs/selection.md
+	$(BIN)/python benchmarks/calibration.py --docs docs/calibration.md
 	$(BIN)/python benchmarks/reproduction.py
 
 site: $(VENV)/.ready-docs

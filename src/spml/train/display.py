@@ -15,6 +15,7 @@ from spml.data import Experiment
 from spml.data.images import build
 from spml.errors import UserError
 from spml.runs.settings import Resolved
+from spml.train.resolve import decided_text
 
 
 class Display(build.Progress):
@@ -70,8 +71,8 @@ class Display(build.Progress):
             self._progress.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
-def headline(experiment: Experiment, settings: Resolved) -> str:
-    """Return the first line of a run: data, method and model."""
+def headline(experiment: Experiment, settings: Resolved, options: Mapping[str, Any]) -> str:
+    """Return the first line of a run: data, method with the options the data decided, model."""
     tested = 0 if experiment.test is None else len(experiment.test)
     train, val = len(experiment.train_rows), len(experiment.val_rows)
     model = settings.backbone
@@ -79,7 +80,8 @@ def headline(experiment: Experiment, settings: Resolved) -> str:
         model += f" with head {settings.head}"
     return (
         f"{experiment.name}: {train:,} train, {val:,} val, {tested:,} test, "
-        f"{len(experiment.classes)} classes; {settings.method} on {model}"
+        f"{len(experiment.classes)} classes; "
+        f"{settings.method}{decided_text(settings.method, experiment, options)} on {model}"
     )
 
 

@@ -120,7 +120,7 @@ class Training:
         with self.stop, self.writer:
             count, cached = self.processes.count, self.cache is not None
             how = described(settings, self.fabric.device, self.precision, count, cached)
-            self.display.line(f"{headline(self.job.experiment, settings)}; {how}")
+            self.display.line(f"{headline(self.job.experiment, settings, self.job.options)}; {how}")
 
             last = self.checkpoints.restore(progress, self.display.line)
             if last is None:

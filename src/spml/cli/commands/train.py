@@ -42,7 +42,8 @@ class Train(DataOptions, Settings):
     def run(self) -> None:
         """Load the data, train, and write the report."""
         from spml.errors import Interruption, UserError
-        from spml.train.resolve import AUTO, default_method
+        from spml.runs.settings import AUTO
+        from spml.train.resolve import default_method
 
         method = self.method or default_method(self.data)
         if "help" in self.set:
