@@ -25,12 +25,7 @@ def test_float16_is_refused_on_a_cpu_rather_than_replaced(monkeypatch, precision
     assert isinstance(make_fabric(resolved(precision="bf16-mixed"), unused=False), Fabric)
 
 
-ON_A_CPU = "DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"
-
-
-@pytest.mark.parametrize(
-    "error", [torch.OutOfMemoryError("20 MiB"), RuntimeError(ON_A_CPU), MemoryError()]
-)
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("20 MiB"), MemoryError()])
 def test_lack_of_memory_is_one_line(scenes, quick, tmp_path, monkeypatch, error):
     # the model itself may be too large
     monkeypatch.setattr("spml.train.loop.optimizer_for", Mock(side_effect=error))

@@ -23,15 +23,9 @@ from spml.machine import out_of_memory, started_first
 from spml.model import Classifier
 from spml.runs import record
 from spml.runs.folder import RunFolder
-<<<<<<< HEAD
-from spml.runs.settings import Resolved, Settings
+from spml.runs.settings import AUTO, Resolved, Settings
 from spml.runs.verify import finished
 from spml.train.device import Processes, launch, make_fabric, smallest_share
-=======
-from spml.runs.run import Run
-from spml.runs.settings import AUTO, Resolved, Settings
-from spml.train.device import OUT_OF_MEMORY, Processes, launch, make_fabric, smallest_share
->>>>>>> w-auto
 from spml.train.display import Display, TensorBoard, check_installed
 from spml.train.loop import Job, Training, epoch_order
 from spml.train.resolve import (
