@@ -8,6 +8,7 @@ RESULT = "result.json"
 OBSERVED = "observed.npz"
 LABELS = "labels.npz"
 CHECKPOINT = "last.ckpt"
+PREVIOUS = "previous.ckpt"  # until the run is finished
 CALIBRATION = "calibration.json"
 REPORT = "report.html"
 EVALUATIONS = "eval-*.json"  # an asterisk stands for the split
@@ -17,7 +18,7 @@ RACE_FOLDER = "race"  # candidates of --method auto
 RACE_ENTRY = "race"  # of config.json, once a race has a winner
 TENSORBOARD = "tensorboard"
 
-FILES = (CONFIG, HISTORY, RESULT, OBSERVED, LABELS, CHECKPOINT, REPORT, CALIBRATION, RACE)
+FILES = (CONFIG, HISTORY, RESULT, OBSERVED, LABELS, CHECKPOINT, PREVIOUS, REPORT, CALIBRATION, RACE)
 FOLDERS = (BEST, SCORES, TENSORBOARD, RACE_FOLDER)
 ADOPTED = (HISTORY, OBSERVED, LABELS, BEST, SCORES, CHECKPOINT)  # of a race's winner, in order
 WRITTEN = (*FILES, *(f"{BEST}/{name}" for name in (WEIGHTS, INFO, CARD)), f"{SCORES}/*.npz")

@@ -19,13 +19,13 @@ from spml.data.images.cache import MEMORY_SHARE, Cache, open_cache
 from spml.data.images.store import format_bytes, free_memory
 from spml.errors import Interruption, UserError
 from spml.keyed import key
-from spml.machine import started_first
+from spml.machine import out_of_memory, started_first
 from spml.model import Classifier
 from spml.runs import record
 from spml.runs.folder import RunFolder
-from spml.runs.run import Run
 from spml.runs.settings import AUTO, Resolved, Settings
-from spml.train.device import OUT_OF_MEMORY, Processes, launch, make_fabric, smallest_share
+from spml.runs.verify import finished
+from spml.train.device import Processes, launch, make_fabric, smallest_share
 from spml.train.display import Display, TensorBoard, check_installed
 from spml.train.loop import Job, Training, epoch_order
 from spml.train.resolve import (
@@ -113,9 +113,9 @@ def fit(
             Display(quiet or not processes.first) as display,
         ):
             resuming = processes.agreed(resuming)
-            if resuming and Run(run.path).finished:
+            if resuming and (result := finished(run.path, display.line)) is not None:
                 display.line(f"{run.path} is finished")
-                return Run(run.path).require_result()
+                return result
             for note in notes:
                 display.line(note)
             owner, started = _Owner(run, processes, begun=resuming), time.perf_counter()
@@ -251,7 +251,7 @@ class _Owner:
             removed = not self.begun or (self.processes.first and self.run.abandon())
             if isinstance(error, KeyboardInterrupt) and not removed:
                 raise Interruption from None
-            if isinstance(error, OUT_OF_MEMORY):
+            if out_of_memory(error):
                 raise UserError(
                     f"out of memory with batches of {settings.batch_size} on {device}; "
                     "give a smaller --batch-size or --size, --cache disk, or more --devices"
