@@ -34,7 +34,8 @@ def test_the_grid_is_the_papers():
 def published(**more):
     from spml.train.resolve import method_options
 
-    return {"options": {**method_options("gr", "toy", {}), **more}}
+    options = {**method_options("gr", "toy", {}), **more}
+    return {"options": options, "options_from_data": ["b", "w"]}
 
 
 def test_a_run_is_identified_by_its_configuration(make, tmp_path):

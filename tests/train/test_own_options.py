@@ -81,9 +81,11 @@ def test_a_run_prints_and_records_what_the_data_decided(tmp_path, capsys):
         out = tmp_path / f"{method}{len(options)}"
         settings = Settings(method=method, epochs=1, accelerator="cpu")
         fit(data, settings, out, options=options)
-        recorded = json.loads((out / "config.json").read_text())["options"]
+        config = json.loads((out / "config.json").read_text())
+        recorded = config["options"]
         first = capsys.readouterr().out.splitlines()[0]
         shown = "gr (w 0 to 2, b -2 to -2 for 4 classes, 40 observed positives) on linear" in first
         assert shown == (method == "gr" and not options)
+        assert config.get("options_from_data") == (["b", "w"] if shown else None)
         assert set(recorded) == {option.name for option in losses.options(method)}
         assert method != "gr" or recorded["w"] == options.get("w", FLAT["w"])

@@ -39,7 +39,10 @@ class FinishedRun:
         """Whether it trained the method and options of a case."""
         if case.method != self.config["method"]:
             return False
-        data, options = str(self.config["data"]), self.config["options"]
+        data, own = str(self.config["data"]), self.config["options"]
+        # a case that leaves an option open is that of the value that the data decided
+        open_ = set(self.config.get("options_from_data", ())) - set(case.options)
+        options = {name: own[name] for name in own if name not in open_}
         return trimmed(case.method, data, options) == trimmed(case.method, data, case.options)
 
 

@@ -212,6 +212,7 @@ PARTS: dict[str, Part] = {
     DATA_HASH: Part(Role.SEED, mismatch="other data"),
     # Read only if the data lie elsewhere than before; older runs lack it.
     "sample_sha256": Part(Role.EXECUTION),
+    "options_from_data": Part(Role.EXECUTION),  # names of options; `options` has their values
     "fused_norm": Part(Role.EXECUTION),  # a setting that was removed
     **dict.fromkeys(("root", "val", "test", "out"), Part(Role.LOCATION, place=True)),
     **dict.fromkeys(("command", "versions", "device"), Part(Role.PROVENANCE)),

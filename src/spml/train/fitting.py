@@ -33,6 +33,7 @@ from spml.train.resolve import (
     check_model,
     check_single_item,
     method_options,
+    options_from_data,
     resolve,
 )
 from spml.train.state import seed_all
@@ -99,7 +100,10 @@ def fit(
         )
     job, notes = build(experiment, resolved, options or {})
     job = replace(job, validated_from=validated_from, tested=tested)
-    config = record.config(experiment, resolved, job.options, job.method, extra_config or {})
+    extra = {**(extra_config or {})}
+    if decided := sorted(options_from_data(resolved.method, experiment, options or {})):
+        extra["options_from_data"] = decided
+    config = record.config(experiment, resolved, job.options, job.method, extra)
     run = RunFolder(Path(out))
     with run.claim:
         resuming = started_first() and run.check(config, resume=resume, overwrite=overwrite)
