@@ -39,8 +39,8 @@ GROUPS = {
     ),
     "speed": (*("precision", "accelerator", "devices", "nodes", "compile", "eval_batch_size"),),
     "advanced": (
-        *("race_budget", "head", "on_nan", "checkpoint_minutes", "tensorboard", "against"),
-        *("resamples", "trials", "rates", "from_", "format", "verify"),
+        *("race_budget", "head", "on_nan", "checkpoint_minutes", "logger", "tensorboard"),
+        *("against", "resamples", "trials", "rates", "from_", "format", "verify"),
     ),
 }
 RARE = [title for title in GROUPS if title != COMMON]  # only --help-all shows them

@@ -29,6 +29,7 @@ from spml.runs.settings import Settings
 from spml.train import fitting
 from spml.train.device import make_fabric
 from spml.train.display import Display
+from spml.train.loggers import RunLogger
 from spml.train.portfolio import Candidate, Entry, portfolio, table
 from spml.train.resolve import AUTO, method_options, resolve
 
@@ -48,7 +49,7 @@ def fit_auto(
     quiet: bool,
     extra_config: Mapping[str, Any],
     cache: Cache | None,
-    tensorboard: bool,
+    logger: RunLogger | None,
 ) -> dict[str, Any]:
     """Choose a method by a race and train it into `out`; the arguments are those of `fit`."""
     settings = replace(settings, selection=_observed(settings))
@@ -69,7 +70,7 @@ def fit_auto(
         quiet=quiet,
         extra_config={**extra_config, names.RACE_ENTRY: entry},
         cache=cache,
-        tensorboard=tensorboard,
+        logger=logger,
     )
 
 
