@@ -118,22 +118,22 @@ class Artifact:
 
 @pytest.fixture(params=["wandb", "mlflow"])
 def tracker(request, monkeypatch):
-    """The name of a tracker whose package is replaced, and the loggers that were made for it."""
+    """The name of a tracker whose package is replaced, and the loggers that it made."""
     module = ModuleType(request.param)
     module.__spec__ = importlib.machinery.ModuleSpec(request.param, None)
     module.Artifact = Artifact
     module.get_tracking_uri = lambda: "sqlite:///mlflow.db"
     monkeypatch.setitem(sys.modules, request.param, module)
     monkeypatch.setattr(StandIn, "runs", {})
-    made = []
+    loggers = []
 
     def make(*words, **options):
-        made.append(StandIn(*words, **options))
-        return made[-1]
+        loggers.append(StandIn(*words, **options))
+        return loggers[-1]
 
     for name in ("WandbLogger", "MLFlowLogger"):
         monkeypatch.setattr(lightning.pytorch.loggers, name, make)
-    return SimpleNamespace(name=request.param, made=made)
+    return SimpleNamespace(name=request.param, loggers=loggers)
 
 
 def test_a_tracker_has_curves_figures_report_and_model(tracker, scenes, quick, tmp_path):
@@ -143,7 +143,7 @@ def test_a_tracker_has_curves_figures_report_and_model(tracker, scenes, quick, t
     with RunLogger(tracker.name) as logger:
         fit(scenes, quick, run, quiet=True, logger=logger, resume=True)
         logger.attach()
-    first, last = tracker.made
+    first, last = tracker.loggers
     check(run, StandIn.runs["number-1"])
     assert first.config["method"] == "gr" and not hasattr(last, "config")
     assert last.files == {"report": str(run / "report.html"), "model": str(run / "best")}
@@ -154,7 +154,7 @@ def test_a_tracker_has_curves_figures_report_and_model(tracker, scenes, quick, t
 def test_the_flag_sends_the_report_after_it_is_written(tracker, scenes_file, here):
     words = ["--method", "gr", "--out", "run", "--logger", tracker.name, *TINY.split()]
     assert main(["train", str(scenes_file), *words]) == 0
-    assert tracker.made[0].files["report"] == "run/report.html"
+    assert tracker.loggers[0].files["report"] == "run/report.html"
     assert (here / "run" / "report.html").is_file()
 
 
