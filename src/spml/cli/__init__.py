@@ -169,16 +169,6 @@ def notes_on(experiment: Experiment, *, own_names: bool) -> list[str]:
     return [note for note in notes if note]
 
 
-def note_unfinished(run: Path) -> None:
-    """Warn if the model belongs to an unfinished run."""
-    from spml.runs.names import RESULT
-    from spml.runs.run import Run
-
-    stored = Run(run)
-    if stored.exists and stored.model.is_dir() and not stored.finished:
-        log(f"{run} is not finished (no {RESULT}): this is its best model so far")
-
-
 def _plain(text: str) -> str:
     """Escape characters of file names that would break the line."""
     return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
@@ -224,7 +214,20 @@ class ModelOptions:
     """The stored model that a command uses."""
 
     run_folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    """A finished run, or a folder with model.safetensors and model.json."""
+    """A finished run, a folder with model.safetensors and model.json, or hub:OWNER/NAME, a model
+    of the Hugging Face hub."""
+
+    def model(self) -> Path:
+        """Return the folder of the model; warn if it belongs to an unfinished run."""
+        from spml.runs.names import RESULT
+        from spml.runs.run import Run
+        from spml.use.hub import local_folder
+
+        folder = local_folder(self.run_folder)
+        run = Run(folder)
+        if run.exists and run.model.is_dir() and not run.finished:
+            log(f"{folder} is not finished (no {RESULT}): this is its best model so far")
+        return folder
 
 
 @dataclass(frozen=True, kw_only=True)

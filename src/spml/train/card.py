@@ -36,7 +36,10 @@ from spml.model import load_model
 model, info = load_model(Path("."))  # this folder
 ```
 `info.calibrate()(model(x)).sigmoid()` returns the probabilities."""
-PREDICT = "Or `spml predict RUN pictures/ --out tags.csv`, with the folder of the run as RUN."
+PREDICT = (
+    "Or `spml predict MODEL pictures/ --out tags.csv`, with this folder, the run's folder or "
+    "`hub:OWNER/NAME` as MODEL."
+)
 
 
 def write_card(run: Path, result: Mapping[str, Any] | None = None) -> Path:
@@ -59,7 +62,7 @@ def card(
     """Return the Markdown of the card."""
     method, data = str(config["method"]), plain(config["data"])
     parts = [
-        _front_matter(info),
+        _front_matter(config, result, info),
         f"# {data}: {len(info.classes)} classes by {plain(method)}",
         f"A multi-label classifier trained with spml {info.versions.get('spml', '')}.",
         _section("Data", _data(config, info, counts)),
@@ -87,10 +90,24 @@ def _section(title: str, lines: list[str]) -> str:
     return f"## {title}\n\n" + "\n".join(lines)
 
 
-def _front_matter(info: ModelInfo) -> str:
+def _front_matter(config: Mapping[str, Any], result: Mapping[str, Any], info: ModelInfo) -> str:
+    """Return the YAML that the hub reads; text in it is JSON, which YAML includes."""
     pictures = info.preprocessing["kind"] == "pictures"
-    task = ["pipeline_tag: image-classification"] if pictures else []
-    lines = ["library_name: spml", *task, "tags:", "- multi-label", "- single-positive"]
+    task = "image-classification" if pictures else "tabular-classification"
+    lines = ["library_name: spml", f"pipeline_tag: {task}"]
+    lines += ["tags:", "- multi-label-classification", "- single-positive"]
+    if result.get("test_map") is not None:
+        name = f"{config['data']} by {config['method']}"
+        data = json.dumps(str(config["data"]))
+        figure = {"type": "mAP", "name": "test mAP, %", "value": round(result["test_map"], 2)}
+        lines += [
+            "model-index:",
+            f"- name: {json.dumps(name)}",
+            "  results:",
+            f"  - task: {{type: {task}}}",
+            f"    dataset: {{type: {data}, name: {data}}}",
+            f"    metrics: [{json.dumps(figure)}]",
+        ]
     return "\n".join(["---", *lines, "---"])
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 import tyro
 
-from spml.cli import LeftOut, ModelOptions, log, note_unfinished
+from spml.cli import LeftOut, ModelOptions, log
 from spml.errors import DataError, UserError
 
 
@@ -51,12 +51,12 @@ class Explain(ModelOptions):
             raise UserError(
                 "give pictures, or --worst N for the worst mistakes on the run's own data"
             )
-        note_unfinished(self.run_folder)
+        run = self.model()
         left_out = LeftOut()
         with bar("explaining") as advance:
             if self.worst is not None:
                 written = explain_worst(
-                    self.run_folder,
+                    run,
                     self.out,
                     count=self.worst,
                     split=self.split,
@@ -68,10 +68,10 @@ class Explain(ModelOptions):
                 )
             else:
                 written = explain(
-                    self.run_folder,
+                    run,
                     self.inputs,
                     self.out,
-                    classes=named_classes(self.classes, self.run_folder),
+                    classes=named_classes(self.classes, run),
                     top=self.top,
                     overwrite=self.overwrite,
                     on_error=left_out,
