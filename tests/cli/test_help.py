@@ -88,13 +88,25 @@ def test_help_and_completion_load_nothing_heavy():
     assert "complete -F" in done.stdout and "figures" in done.stdout
 
 
-def test_a_misspelt_flag_suggests_flags_of_its_command_only(capsys):
-    assert spml("train digits --epoch 3") == 2
-    shown = "".join(capsys.readouterr())
-    assert "Traceback" not in shown and "--epochs" in shown
-    assert spml("predict run a.jpg --epoch 3") == 2
-    shown = "".join(capsys.readouterr())
-    assert "--epoch" in shown and "--epochs" not in shown
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("train digits --epoch 3", "train has no flag --epoch; --epochs?"),
+        ("train --batch_sise=8 digits", "train has no flag --batch-sise; --batch-size?"),
+        ("predict run a.jpg --epoch 3", "predict has no flag --epoch;"),
+        ("train", "give DATA;"),
+        ("train digits --lr", "--lr needs a value;"),
+        ("train digits --epochs three", "--epochs cannot be 'three';"),
+        ("bench digits --jobs many", "--jobs cannot be 'many';"),
+        ("train digits --selection test", "invalid choice 'test' for argument '--selection'."),
+        ("train digits more", "Unrecognized options: more;"),
+    ],
+)
+def test_a_mistake_in_flags_is_one_line(line, message, capsys):
+    assert spml(line) == 2
+    (shown,) = capsys.readouterr().err.splitlines()
+    assert shown.startswith(f"spml: {message} ")
+    assert shown.endswith(f" spml {line.split()[0]} --help lists the flags")
 
 
 def test_no_command_prints_the_overview_as_a_mistake(capsys):

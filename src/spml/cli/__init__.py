@@ -109,6 +109,7 @@ def _discard_output() -> int:
 def _parse_command(argv: Sequence[str]) -> Command | None:
     """Return the command with its options; None if its help was printed instead."""
     from spml.cli.help import HELP, HELP_ALL, command_help, overview
+    from spml.cli.parse import parse
 
     known = find_commands()
     if any(one.startswith("--tyro-") for one in argv):  # completion of a shell
@@ -129,7 +130,7 @@ def _parse_command(argv: Sequence[str]) -> Command | None:
     if any(word in (*HELP, HELP_ALL) for word in options):
         print(command_help(name, known[name], whole=HELP_ALL in options))
         return None
-    return tyro.cli(known[name], args=options, prog=f"spml {name}")
+    return parse(name, known[name], options)
 
 
 def _without_removed(argv: Sequence[str]) -> list[str]:
