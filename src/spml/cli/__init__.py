@@ -12,7 +12,7 @@ import pkgutil
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import redirect_stderr, suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -109,7 +109,6 @@ def _discard_output() -> int:
 def _parse_command(argv: Sequence[str]) -> Command | None:
     """Return the command with its options; None if its help was printed instead."""
     from spml.cli.help import HELP, HELP_ALL, command_help, overview
-    from spml.cli.parse import parse
 
     known = find_commands()
     if any(one.startswith("--tyro-") for one in argv):  # completion of a shell
@@ -130,7 +129,14 @@ def _parse_command(argv: Sequence[str]) -> Command | None:
     if any(word in (*HELP, HELP_ALL) for word in options):
         print(command_help(name, known[name], whole=HELP_ALL in options))
         return None
-    return parse(name, known[name], options)
+    shown = io.StringIO()
+    try:
+        with redirect_stderr(shown):
+            return tyro.cli(known[name], args=options, prog=f"spml {name}")
+    except SystemExit as stop:
+        from spml.cli.mistakes import mistake
+
+        raise mistake(name, known[name], options, shown.getvalue()) from stop
 
 
 def _without_removed(argv: Sequence[str]) -> list[str]:

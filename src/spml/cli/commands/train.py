@@ -46,7 +46,7 @@ class Train(DataOptions, Settings):
     def run(self) -> None:
         """Load the data, train, and write the report."""
         from spml.errors import Interruption, UserError
-        from spml.train.resolve import AUTO, default_method
+        from spml.train.resolve import AUTO, default_method, resolve
 
         method = self.method or default_method(self.data)
         if "help" in self.set:
@@ -54,6 +54,7 @@ class Train(DataOptions, Settings):
             return
         if self.set and method == AUTO:
             raise UserError("--set needs --method: a race sets the options of its candidates")
+        from spml.cli.output.resources import resource_lines, work_of
         from spml.machine import started_first
         from spml.report.run_page import write_report
         from spml.runs.run import Run
@@ -67,10 +68,13 @@ class Train(DataOptions, Settings):
                 "--resume continues a run and --overwrite replaces it; give one of them"
             )
         experiment = self.load(self.data, self.observe_seed, self.split_seed)
+        settings = Settings(**{item.name: getattr(self, item.name) for item in fields(Settings)})
         if not self.quiet and started_first():
             for text in notes_on(experiment, own_names=self.classes is None):
                 log(text)
-        settings = Settings(**{item.name: getattr(self, item.name) for item in fields(Settings)})
+            if not self.resume and (work := work_of(experiment, resolve(settings, experiment))):
+                for text in resource_lines(work):
+                    log(text)
         out = (
             self.out
             or Path("runs") / f"{Path(self.data).stem}-{method.replace(':', '.')}-{self.seed}"
