@@ -88,6 +88,20 @@ def test_help_and_completion_load_nothing_heavy():
     assert "complete -F" in done.stdout and "figures" in done.stdout
 
 
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+@pytest.mark.parametrize(("typed", "completed"), [("tr", "train"), ("train --ep", "--epochs")])
+def test_bash_completes_commands_and_flags(typed, completed, tmp_path, capsys):
+    """The description of --epochs has two lines, of which the second is no completion."""
+    spml("--tyro-print-completion bash")
+    (tmp_path / "spml.sh").write_text(capsys.readouterr().out)
+    words = ["spml", *typed.split()]
+    code = f"""source {tmp_path}/spml.sh
+COMP_WORDS=({" ".join(words)}) COMP_CWORD={len(words) - 1} COMP_LINE="spml {typed}"
+_tyro_spml; printf '%s\\n' "${{COMPREPLY[@]}}" """
+    done = subprocess.run(["bash", "-c", code], capture_output=True, text=True)
+    assert done.stdout.split() == [completed], done.stderr
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [

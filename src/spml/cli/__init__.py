@@ -12,7 +12,7 @@ import pkgutil
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import redirect_stderr, suppress
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -112,8 +112,7 @@ def _parse_command(argv: Sequence[str]) -> Command | None:
 
     known = find_commands()
     if any(one.startswith("--tyro-") for one in argv):  # completion of a shell
-        commands: dict[str, Callable[..., Any]] = {**known}
-        tyro.extras.subcommand_cli_from_dict(commands, args=argv, prog="spml")
+        _print_completion({**known}, argv)
         return None
     if not argv:
         print(overview(known), file=sys.stderr)
@@ -137,6 +136,15 @@ def _parse_command(argv: Sequence[str]) -> Command | None:
         from spml.cli.mistakes import mistake
 
         raise mistake(name, known[name], options, shown.getvalue()) from stop
+
+
+def _print_completion(commands: dict[str, Callable[..., Any]], argv: Sequence[str]) -> None:
+    """Print a shell's script; a description of two lines would be two completions in it."""
+    shown = io.StringIO()
+    with redirect_stdout(shown), suppress(SystemExit):
+        tyro.extras.subcommand_cli_from_dict(commands, args=argv, prog="spml")
+    for line in shown.getvalue().splitlines():
+        print(line.replace("\\n", " ") if line.startswith("COMPLETION_SPEC") else line)
 
 
 def _without_removed(argv: Sequence[str]) -> list[str]:

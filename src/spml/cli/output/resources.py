@@ -167,6 +167,6 @@ def about(seconds: float) -> str:
     """Format an estimate with two digits: 40 s, 4 min, 1.5 h, 18 h, 3 days."""
     for unit, length, limit in (("s", 1, 90), ("min", 60, 90), ("h", 3600, 48)):
         if seconds < limit * length:
-            value = seconds / length
+            value = max(seconds, 1) / length
             return f"{value:.1f} {unit}" if unit == "h" and value < 10 else f"{value:.0f} {unit}"
     return f"{seconds / 86400:,.0f} days"
