@@ -205,7 +205,6 @@ def make(every: Sequence[Plan], store: RunStore, options: argparse.Namespace) ->
         runtime={"cache_dir": options.cache, "accelerator": options.accelerator},
         weights=weight_files(options.weights),
         file_backbones=frozenset({LITE0, "tf_efficientnet_lite2", "mobilenetv2_100"}),
-        deadline=end,
         threads=options.threads,
     )
     printed = {run.id for run in needed(every, store) if store.outcome(run.id)}

@@ -8,6 +8,7 @@ import shutil
 import signal
 import tempfile
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -67,6 +68,32 @@ def quick():
         flip=False,
         accelerator="cpu",
     )
+
+
+@pytest.fixture
+def train(scenes, quick, tmp_path):
+    """A function that trains on the scenes into a folder of the test, with `quick` changed."""
+    from spml.train import fit
+
+    def run(folder="run", data=None, *, options=None, resume=False, overwrite=False, **settings):
+        ways = {"options": options, "resume": resume, "overwrite": overwrite}
+        return fit(
+            data or scenes, replace(quick, **settings), tmp_path / folder, quiet=True, **ways
+        )
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def features_file(tmp_path_factory):
+    """An .npz of 120 feature vectors from which three classes can be learned, in three splits."""
+    rng = np.random.default_rng(0)
+    labels = np.where(rng.random((120, 3)) < 0.4, 1, -1).astype(np.int8)
+    x = (labels @ rng.normal(size=(3, 8)) + rng.normal(size=(120, 8)) / 5).astype(np.float32)
+    split, classes = np.repeat(["train", "val", "test"], 40), np.array(list("abc"))
+    path = tmp_path_factory.mktemp("features") / "f.npz"
+    np.savez(path, x=x, labels=labels, classes=classes, split=split)
+    return path
 
 
 @pytest.fixture(scope="session")

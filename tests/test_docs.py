@@ -15,6 +15,22 @@ import tyro
 ROOT = Path(__file__).parents[1]
 
 
+@pytest.fixture(autouse=True)
+def benchmarks(monkeypatch):
+    """The scripts of benchmarks/ and tools/ can be imported."""
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    monkeypatch.syspath_prepend(ROOT / "tools")
+
+
+def recorded(name):
+    """The content of a file of recorded results."""
+    return json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text("utf-8"))
+
+
+def text_of(page):
+    return (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+
+
 def blocks(name, language):
     text = (ROOT / name).read_text(encoding="utf-8")
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
@@ -146,19 +162,32 @@ def test_every_method_has_its_page():
             parse_options(command.method, command.set)
 
 
-def test_the_tables_of_the_methods_page_are_those_of_the_recorded_results(monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+def generated_tables():
+    """Every generated table with its page: name of the table, page, text."""
+    import calibration_tables
+    import choosing
+    import digits_grid
     import digits_methods
     import method_cost
 
-    page = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
-    for module, name in ((digits_methods, "digits-methods"), (method_cost, "method-cost")):
-        file = ROOT / "benchmarks" / "results" / f"{name}.json"
-        assert module.tables(json.loads(file.read_text())) in page, name
+    yield "methods", digits_methods.tables(recorded("digits-methods"))
+    yield "methods", method_cost.tables(recorded("method-cost"))
+    yield "digits", digits_grid.tables(recorded("digits-grid"))
+    results = calibration_tables.read(ROOT / "benchmarks" / "results")
+    for name, table in calibration_tables.tables(results).items():
+        yield "calibration", f"<!-- generated: {name} -->\n{table}\n<!-- end -->"
+    yield "choosing", f"<!-- generated: choosing -->\n{choosing.choosing()}\n<!-- end -->"
+
+
+def test_the_tables_of_pages_are_those_of_the_recorded_results():
+    import command_pages
+
+    assert text_of("commands") == command_pages.page(), "make docs writes it again"
+    for page, table in generated_tables():
+        assert table in text_of(page), f"make docs writes docs/{page}.md again"
 
 
 def test_the_cost_of_a_method_is_measured_and_written_to_a_page(monkeypatch, tmp_path, capsys):
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
     import method_cost
 
     page, figures = tmp_path / "page.md", tmp_path / "cost.json"
@@ -186,8 +215,7 @@ def test_the_cost_of_a_method_is_measured_and_written_to_a_page(monkeypatch, tmp
     assert "| em_apl, base gr |" in page.read_text()
 
 
-def test_a_search_has_six_trials_and_is_decided_by_validation(monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+def test_a_search_has_six_trials_and_is_decided_by_validation():
     from digits_methods import SEARCH, chosen, rows, tables, trials_of
 
     from spml import losses
@@ -210,40 +238,25 @@ def test_a_search_has_six_trials_and_is_decided_by_validation(monkeypatch):
     assert "| ll_r |  | 70.50 ± 0.71 | +9.50 | 2 |\n| an |  | 61.00 ± 1.41 |  | 2 |" in page
 
 
-def test_the_tables_of_the_performance_page_are_those_of_the_recorded_results(monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+def test_the_tables_of_the_performance_page_are_those_of_the_recorded_results():
     from render import TABLES, render
 
-    pages = [
-        (ROOT / "docs" / f"{name}.md").read_text("utf-8")
-        for name in ("performance", "predict", "review", "sklearn")
-    ]
+    pages = [text_of(name) for name in ("performance", "predict", "review", "sklearn")]
     assert [render(page) for page in pages] == pages
     assert all(f"<!-- generated: {name} -->" in "".join(pages) for name in TABLES)
 
 
-def test_compiling_by_default_begins_above_the_recorded_break_even(monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+def test_compiling_by_default_begins_above_the_recorded_break_even():
     from render import break_even
 
     from spml.train.resolve import COMPILE_FROM
 
     assert break_even() == pytest.approx(160_000, rel=0.03) and break_even() < COMPILE_FROM
-    page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    page = text_of("performance")
     assert f"instead from {COMPILE_FROM:,} images" in page and "about 160,000" in page
 
 
-def test_the_tables_of_the_calibration_page_are_those_of_the_recorded_results(monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    from calibration_tables import read, tables
-
-    page = (ROOT / "docs" / "calibration.md").read_text(encoding="utf-8")
-    for name, table in tables(read(ROOT / "benchmarks" / "results")).items():
-        assert f"<!-- generated: {name} -->\n{table}\n<!-- end -->" in page, name
-
-
-def test_the_calibration_benchmark_accepts_any_run_with_scores(finished, monkeypatch, tmp_path):
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+def test_the_calibration_benchmark_accepts_any_run_with_scores(finished, tmp_path):
     from calibration import examined
     from calibration_tables import BASELINES, OURS, tables
 
@@ -257,17 +270,11 @@ def test_the_calibration_benchmark_accepts_any_run_with_scores(finished, monkeyp
     assert "does **not** beat" in tables([worse])["calibration_verdict"]
 
 
-def test_the_table_of_the_page_on_choosing_is_that_of_the_recorded_runs(monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    from choosing import choosing, voc_maps
+def test_the_page_on_choosing_prints_every_method_that_was_run():
+    from choosing import voc_maps
 
-    page = (ROOT / "docs" / "choosing.md").read_text(encoding="utf-8")
-    assert f"<!-- generated: choosing -->\n{choosing()}\n<!-- end -->" in page, (
-        "make docs writes it again"
-    )
-    assert "benchmarks/choosing.py docs/choosing.md" in (ROOT / "Makefile").read_text(
-        encoding="utf-8"
-    )
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert "benchmarks/choosing.py docs/choosing.md" in makefile
     trials = set()
     for path in (ROOT / "benchmarks" / "results" / "voc2012-lite0").glob("*.json"):
         run = json.loads(path.read_text())
@@ -279,7 +286,6 @@ def test_the_table_of_the_page_on_choosing_is_that_of_the_recorded_runs(monkeypa
 
 
 def test_a_run_with_another_head_does_not_count_as_the_method_itself(monkeypatch, tmp_path):
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
     import choosing
 
     home = ROOT / "benchmarks" / "results" / "voc2012-lite0"
@@ -292,20 +298,3 @@ def test_a_run_with_another_head_does_not_count_as_the_method_itself(monkeypatch
     monkeypatch.setattr(choosing, "RESULTS", tmp_path)
     assert len(own) == len(others) == 1
     assert choosing.voc_maps() == {"an": [own[0]["result"]["test_map"]]}
-
-
-def test_the_tables_of_the_digits_page_are_those_of_the_recorded_runs(monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    from digits_grid import tables
-
-    results = json.loads((ROOT / "benchmarks" / "results" / "digits-grid.json").read_text())
-    assert tables(results) in (ROOT / "docs" / "digits.md").read_text(encoding="utf-8")
-
-
-def test_the_page_of_commands_shows_their_help(monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "tools")
-    from command_pages import page
-
-    assert (ROOT / "docs" / "commands.md").read_text(encoding="utf-8") == page(), (
-        "make docs writes it again"
-    )

@@ -69,10 +69,3 @@ def test_the_bits_are_those_of_splitmix64():
     assert key(3, 4) == 3916937679215157678
     assert uniform(INDEX[1:2], 5, 2)[0].tolist() == pytest.approx([0.18956393, 0.47306043])
     assert torch.equal(coin(INDEX, 1, 2), bits(INDEX, key(1, 2)) < 0)
-
-
-def test_every_bit_is_a_fair_coin():
-    drawn = bits(INDEX, 3)
-    ones = torch.stack([(drawn >> place) & 1 for place in range(64)]).double().mean(dim=1)
-    assert (ones - 0.5).abs().max() < 4.5 * 0.5 / math.sqrt(len(INDEX))
-    assert len(drawn.unique()) == len(INDEX)

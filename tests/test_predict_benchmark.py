@@ -28,11 +28,3 @@ def test_the_benchmark_of_predict_runs_and_its_table_is_rendered(
     monkeypatch.setattr(render, "RESULTS", tmp_path)
     assert "| tiny, 12 at 16 px |" in (table := render.predict())
     assert f"{data['ratio']:.2f} |" in table
-
-
-def test_the_page_on_predicting_has_the_recorded_figures(monkeypatch):
-    monkeypatch.syspath_prepend(BENCHMARKS)
-    import render
-
-    page = (BENCHMARKS.parent / "docs" / "predict.md").read_text(encoding="utf-8")
-    assert render.render(page) == page

@@ -87,7 +87,7 @@ def test_the_axes_name_the_validation_figure(make, tmp_path, selection, name):
 
 @pytest.mark.parametrize(
     ("file", "message"),
-    [("result.json", "best_epoch of the result"), ("config.json", "lacks data")],
+    [("result.json", "the result lacks val_map, best_epoch"), ("config.json", "lacks data")],
 )
 def test_a_run_with_an_incomplete_configuration_is_left_out(make, tmp_path, file, message):
     (make("gr-0", **published()) / file).write_text("{}")

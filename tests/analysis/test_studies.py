@@ -182,12 +182,9 @@ def a_folder(folder):
     (folder / "scores" / "val-01.npz").mkdir()
 
 
-def scores(value, rows):
-    def spoil(folder):
-        values = np.full((rows, 3), value, np.float16)
-        np.savez(folder / "scores" / "val-01.npz", logits=values)
-
-    return spoil
+def no_numbers(folder):
+    values = np.full((8, 3), np.nan, np.float16)
+    np.savez(folder / "scores" / "val-01.npz", logits=values)
 
 
 @pytest.mark.parametrize(
@@ -196,10 +193,9 @@ def scores(value, rows):
         (no_labels, "no labels.npz"),
         (no_scores, "val-00.npz is not there"),
         (a_folder, "is not there"),
-        (scores(np.nan, 8), "diverged"),
-        (scores(0, 2), "do not fit"),
+        (no_numbers, "diverged"),
     ],
-    ids=["labels", "scores", "folder", "nan", "shape"],
+    ids=["labels", "scores", "folder", "nan"],
 )
 def test_missing_parts_are_named(make, spoil, message):
     folder = make()

@@ -13,14 +13,12 @@ import pytest
 from spml.bench import locks
 from spml.bench.locks import STALE, Lock, stale
 from spml.bench.plan import Run
-from spml.bench.record import read_record
 from spml.bench.store import ATTEMPTS, RunStore
 from spml.errors import UserError
 
 from .conftest import done
 
 ONE = Run("t", "row", "final", "d", "an", {}, {}, 0)
-RESULT = '{"val_map": 50.0, "test_map": null, "best_epoch": 1, "selection": "complete"}'
 
 
 def gone():
@@ -153,16 +151,8 @@ def test_a_run_that_repeatedly_kills_its_process_is_marked_failed(tmp_path):
     [
         ("{", "not JSON"),
         ("[]", "not a JSON object"),
-        ("null", "not a JSON object"),
-        ("{}", "the result is not a JSON object"),
-        ('{"result": {"val_map": "a"}}', "val_map of the result cannot be 'a'"),
-        ('{"result": {"val_map": 50.0}}', "best_epoch of the result cannot be None"),
-        (f'{{"result": {RESULT}, "bootstrap": []}}', "the bootstrap is not a JSON object"),
-        (
-            f'{{"result": {RESULT}, "bootstrap": {{"images": 3}}}}',
-            "seed of the bootstrap cannot be",
-        ),
-        (f'{{"result": {RESULT}, "observed_counts": [1, "a"]}}', "observed_counts must be a list"),
+        ("{}", "the result lacks val_map, best_epoch, selection"),
+        ('{"result": {"val_map": 50.0}}', "the result lacks best_epoch, selection"),
     ],
 )
 def test_a_damaged_record_is_named(tmp_path, text, message):
@@ -171,16 +161,3 @@ def test_a_damaged_record_is_named(tmp_path, text, message):
     remedy = "delete the file to train the run again"
     with pytest.raises(UserError, match=rf"x\.json: {message}.*; {remedy}"):
         RunStore(tmp_path).outcome("x")
-
-
-def test_a_record_deleted_during_reading_counts_as_missing(tmp_path, monkeypatch):
-    path = tmp_path / "records" / "x.json"
-    path.parent.mkdir()
-    path.write_text(f'{{"result": {RESULT}}}')
-
-    def taken_back(file, remedy):
-        file.unlink()
-        return read_record(file, remedy)
-
-    monkeypatch.setattr("spml.bench.store.read_record", taken_back)
-    assert RunStore(tmp_path).outcome("x") is None

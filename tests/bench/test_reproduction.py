@@ -172,56 +172,6 @@ def test_an_unfinished_row_shows_its_number_of_seeds(reproduction, filled, again
     assert f",{run.seed},not run yet,not run yet,{run.id}.json," in line
 
 
-@pytest.mark.parametrize(
-    ("less", "verdict"),
-    [(-0.5, "agrees"), (0.0, "agrees in part"), (0.5, "does not agree")],
-    ids=str,
-)
-def test_the_parts_of_gr_agree_only_if_the_whole_is_distinguishable(
-    filled, again, tmp_path, less, verdict
-):
-    import claims
-
-    plan = filled.plan("Table 3")
-    levels = {claims.WHOLE: 2.0, "k̂ ✓, v ✗, L ✓": 2.0 + less, "k̂ ✓, v ✗, L ✗": 1.0}
-    for number, case in enumerate(plan.cases):
-        level = 80 + levels.get(case.label, 0.0) + 0.0001 * number
-        maps = (level + 0.001 * np.sin(np.arange(20) + number)).tolist()
-        for run in filled.finals(plan, case):
-            path = tmp_path / f"{run.id}.json"
-            result, drawn = stored(path)["result"], stored(path)["bootstrap"]
-            change(path, result={**result, "test_map": level}, bootstrap={**drawn, "maps": maps})
-    claim = claims._parts(again())
-    assert claim.verdict == verdict
-    assert ("Not distinguishable" in claim.here) == (less == 0.0)
-
-
-@pytest.mark.parametrize(
-    ("gr", "full", "verdict"),
-    [
-        ((1, 1, 2), (2, 2, 3), "agrees"),
-        ((1, 1, 2), (2, 2, 6), "agrees in part"),
-        ((2, 1, 1), (2, 2, 3), "does not agree"),
-    ],
-    ids=str,
-)
-def test_class_imbalance_is_judged_by_thirds_of_the_classes(
-    filled, again, tmp_path, gr, full, verdict
-):
-    import claims
-
-    plan = filled.plan("Table B")
-    gains = {"gr": gr, "full": full, "an": (0, 0, 0), "focal": (1, 0, 0)}
-    for case in (case for case in plan.cases if case.label in gains):
-        precisions = dict(zip("abc", (50.0 + more for more in gains[case.label]), strict=True))
-        for run in filled.finals(plan, case):
-            path = tmp_path / f"{run.id}.json"
-            change(path, result={**stored(path)["result"], "per_class_ap": precisions})
-    claim = claims._between_classes(again())
-    assert claim.verdict == verdict
-    assert "Focal − AN +1.00, 0.00, 0.00, more in the tail with 0 of 3 seeds" in claim.here
-
-
 def test_early_stops_are_counted_or_reported_as_absent(reproduction, filled, again, tmp_path):
     plan = filled.plan("switches")
     case = next(case for case in plan.cases if case.label == "early stop")
@@ -264,29 +214,6 @@ def voc_plan(reproduction):
     import voc_plan
 
     return voc_plan
-
-
-def test_table_a_is_the_reference_runs(voc_plan):
-    first = voc_plan.plans("original")[0]
-    runs = first.runs(lambda name: None)
-    assert [run.method for run in runs] == list(voc_plan.REFERENCE)
-    wanted = {
-        "backbone": "tf_efficientnet_lite0",
-        "size": 448,
-        "batch_size": 8,
-        "epochs": 8,
-        "lr": 5e-5,
-        "head_lr": 10.0,
-    }
-    for run in runs:
-        assert run.settings == {
-            **wanted,
-            "flip": True,
-            "optimizer": "adam",
-            "weights": "pretrained",
-        }
-        assert run.seed == 0 and run.data == "voc@original"
-    assert {run.method: run.options for run in runs if run.options} == {"hill": {"variant": "gr"}}
 
 
 def test_runs_of_two_tables_are_trained_once_and_final_runs_are_added(voc_plan, outcomes, tmp_path):

@@ -113,13 +113,6 @@ def test_final_runs_follow_their_trials(job, train, tmp_path):
     assert [run.seed for run in other.runs()] == [0, 0, 1]
 
 
-def test_no_run_starts_if_the_remaining_time_is_too_short(job, train, tmp_path):
-    other = moved(job, tmp_path, "an", seeds=(0, 1, 2))
-    assert run_pending(dataclasses.replace(other, deadline=time.time() - 1)) == 0
-    slow = dataclasses.replace(other, deadline=time.time() + 0.01)
-    assert train(slow) == 1
-
-
 def test_runs_without_their_data_or_weights_here_are_left_to_others(job):
     rows = (Case("a", "an"), Case("b", "an", settings={"weights": "none"}))
     plan = Plan("t", "voc", rows, (0,), {"backbone": "net"})

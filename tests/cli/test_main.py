@@ -39,12 +39,6 @@ def test_train_eval_predict_report_as_a_user_would(scenes_file, pictures, here, 
     assert outcome(Path("runs/a")) == result
 
 
-def test_user_pictures_train_from_a_csv(pictures, here):
-    assert spml(f"train {pictures} {TINY} --lr 0.001 --out run") == 0
-    result = outcome(Path("run"))
-    assert result["selection"] == "observed" and result["data"] == str(pictures)
-
-
 def test_a_recorded_command_with_a_removed_flag_still_trains_and_resumes(pictures, here, capsys):
     sizes = "--method gr --backbone tiny --size 16 --epochs 1 --lr 0.001"
     command = f"train {pictures} --out run {sizes} --quiet --no-fused-norm"

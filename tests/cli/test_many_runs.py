@@ -1,18 +1,14 @@
 """Options and steps of commands that train many runs, without training."""
 
-import itertools
-import json
-import shlex
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from spml.bench.search import Grid, Tune
-from spml.cli import main
 from spml.cli.commands.bench import Bench
 from spml.cli.many_runs import ManyRuns
-from spml.cli.set_options import parse_options
+from spml.cli.set_options import option_text, parse_options
 from spml.train.resolve import data_defaults
 
 
@@ -44,31 +40,10 @@ def test_parallel_runs_share_the_cores(monkeypatch):
     assert threads == [None, 4, 2, 1]
 
 
-def test_workers_are_polled_until_they_end_and_always_stopped(monkeypatch):
-    monkeypatch.setattr("spml.cli.many_runs.LOOK", 0)
-    seen, alive = [], [True, True, False]
-    methods = {"check": lambda: seen.append("check"), "stop": lambda: seen.append("stop")}
-    workers = SimpleNamespace(alive=lambda: alive.pop(0), **methods)
-    ManyRuns(data="digits")._wait(workers, SimpleNamespace(update=lambda: seen.append("look")))
-    assert seen == ["look"] * 3 + ["check", "stop"]  # once more after the last worker ended
-
-
-def test_a_run_names_the_command_that_repeats_it(tmp_path):
-    from spml.bench.plan import Run
-    from spml.bench.store import RunStore
-
-    command = ManyRuns(data="mine.csv", root=Path("photos"), accelerator="cpu")
+def test_options_are_read_as_they_are_written():
     options = {"q3": 1.5, "w": [0, 10], "variant": "paper", "eps": None}
-    run = Run("bench", "gr", "final", "mine.csv", "gr", options, {"lr": 0.01}, 2)
-    details = command._details(RunStore(tmp_path), run)
-    words = shlex.split(details["command"])
-    assert words[:3] == ["spml", "train", "mine.csv"] and details["root"] == "photos"
-    pairs = list(itertools.pairwise(words[3:]))
-    for pair in (("--seed", "2"), ("--lr", "0.01"), ("--accelerator", "cpu"), ("--root", "photos")):
-        assert pair in pairs
-    assert ("--out", str(tmp_path / "runs" / run.id)) in pairs
-    texts = [value for flag, value in pairs if flag == "--set"]
-    assert parse_options("gr", texts) == options
+    pairs = [f"{name}={option_text(value)}" for name, value in options.items()]
+    assert parse_options("gr", pairs) == options
 
 
 def test_grid_rates_are_the_users_or_multiples_of_the_default(scenes):
@@ -79,40 +54,3 @@ def test_grid_rates_are_the_users_or_multiples_of_the_default(scenes):
     assert search(grid=True, rates=(0.3,)) == Grid((0.3,))
     assert search(grid=True).rates[1] == data_defaults(scenes).lr
     assert search(tune=True, trials=4, lr=0.01) == Tune(4, 0.01)
-
-
-@pytest.mark.parametrize(
-    "agrees,quiet,lines,code", [(True, False, 2, 0), (True, True, 0, 0), (False, True, 1, 1)]
-)
-def test_verify_prints_all_checks_or_only_differences(
-    tmp_path, monkeypatch, capsys, agrees, quiet, lines, code
-):
-    class Check(SimpleNamespace):
-        def __str__(self):
-            return "a check"
-
-    asked = []
-    monkeypatch.setattr(
-        "spml.bench.verify.verify",
-        lambda *folders: asked.append(folders) or [Check(agrees=True), Check(agrees=agrees)],
-    )
-    monkeypatch.setattr("spml.bench.verify.without_scores", lambda *folders: 3)
-    words = ["bench", "--verify", "--out", str(tmp_path), *(["--quiet"] if quiet else [])]
-    assert main(words) == code
-    printed = capsys.readouterr()
-    assert printed.out.count("a check") == lines
-    assert "recorded without scores, not checked: 3 runs" in printed.err
-    (tmp_path / "scores").mkdir()
-    main(words)
-    assert asked == [(tmp_path / "runs", tmp_path / "records"), (tmp_path / "scores", tmp_path)]
-
-
-def test_a_stored_table_is_printed_in_the_requested_format(tmp_path, capsys):
-    row = {"label": "an", "trials": [], "finals": [], "wanted": 1}
-    stored = {"table": "bench", "data": "digits", "rows": [row], "runs": {}}
-    (tmp_path / "b.json").write_text(json.dumps(stored))
-    starts = {"md": "|", "csv": "row,", "tex": "%", "html": "<"}
-    for name in ("text", "md", "csv", "tex", "html"):
-        assert main(["bench", "--from", str(tmp_path / "b.json"), "--format", name]) == 0
-        shown = capsys.readouterr().out
-        assert "an" in shown and (name == "text") != (starts.get(name, "\0") in shown)

@@ -19,18 +19,6 @@ def cells(out):
     return [re.split(r"\s{2,}", line.strip()) for line in out.splitlines()]
 
 
-def test_complete_labels(scenes_file, capsys):
-    assert spml(f"stats {scenes_file} --labels complete") == 0
-    out = capsys.readouterr().out
-    assert ["images, training", "128"] in cells(out) and ["classes", "10"] in cells(out)
-    assert "uniform (positives 1, negatives 0, seed 1200)" in out
-    assert re.search(
-        r"\d+ of \d[\d,]+ unlabelled entries \(\d\.\d %\) are positive: .* is -\d", out
-    )
-    assert ["positives of 10 classes", "seen", "missing", "total"] in cells(out)
-    assert ["pairs, most frequent first", "items", "lift"] in cells(out)
-
-
 def test_unknown_figures_of_observed_labels_are_named(pictures, capsys):
     assert spml(f"stats {pictures}") == 0
     out = capsys.readouterr().out

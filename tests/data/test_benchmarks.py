@@ -119,10 +119,10 @@ from pathlib import Path
 
 from spml.data import benchmarks
 from spml.data.readers.builder import Reading
-from spml.data.readers.tabular import read_csv
+from spml.data.readers.tabular import read_table
 
 def read_fifth(root, *, labels="complete"):
-    return read_csv(root / "list.csv", None, Reading(labels))
+    return read_table(root / "list.csv", None, Reading(labels))
 
 benchmarks.BENCHMARKS["fifth"] = benchmarks.Benchmark(
     "fifth",

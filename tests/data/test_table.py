@@ -23,16 +23,6 @@ def table_of(dense, **options):
     return LabelTable(items, [f"class {c}" for c in range(np.shape(dense)[1])], dense, **options)
 
 
-@given(DENSE)
-def test_dense_round_trip(dense):
-    table = table_of(dense)
-
-    np.testing.assert_array_equal(table.labels, dense)
-    assert table.labels.dtype == np.int8
-    assert table.sparse.shape == dense.shape
-    assert len(table) == len(dense)
-
-
 @given(DENSE, st.data())
 def test_rows_and_take(dense, data):
     index = data.draw(st.lists(st.integers(-len(dense), len(dense) - 1), max_size=20))

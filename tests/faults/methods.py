@@ -62,7 +62,3 @@ class broken_gradient(_Counted):  # noqa: N801
 
     def wrong(self, loss, logits):
         return loss + (0 * logits).abs().sqrt().sum()
-
-
-class remembering(_Counted):  # noqa: N801
-    """Would remember a logit that is NaN."""

@@ -11,6 +11,7 @@ EPS_NAMES = [name for name in NAMES if "eps" in {option.name for option in losse
 FORMS = [  # all methods, and forms of them that compute something else
     *((name, {}) for name in NAMES),
     ("crisp", {"warmup": 0, "priors": [0.5, 0.25, 0.75, 0.125, float("nan"), 1.0, 0.5]}),
+    ("em_apl", {"variant": "gr"}),
     ("en", {"cl": 1.0, "scl": 1.0, "grid": 4}),
     ("en", {"cl": 1.0, "scl": 1.0, "grid": 4, "power": 1.0, "start": "first"}),
     ("gr_learnable", {"constraint": "batch"}),

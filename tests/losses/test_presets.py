@@ -61,7 +61,7 @@ asl          detach=True
 hill         variant=original
 splc         variant=original lam=1.5
 ll_cp        variant=meant
-em_apl       base=em
+em_apl       base=em variant=original
 en           cl=0 scl=0
 mime         rule=add sample=True
 crisp        positive_weight=2 prior_weight=1

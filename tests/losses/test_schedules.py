@@ -53,6 +53,14 @@ def test_paper_schedule_is_one_fraction_for_all(epoch, fraction):
         assert parameters(loss, epoch, 8) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("w", [(0, 10), (3, 10), 10, [10.0, 10.0]])
+def test_k_hat_starts_at_the_rate_of_missed_positives(w):
+    loss = losses.create("gr", missed_rate=0.0241, w=w, b=(-2, -8))
+    torch.testing.assert_close(loss.khat(ENDS, at(1, 8)), torch.full_like(ENDS, 0.0241))
+    last = torch.tensor([[0.0, 1.0]], dtype=torch.float64) * 10 - 8
+    torch.testing.assert_close(loss.khat(ENDS, at(9, 8)), last.sigmoid())
+
+
 def test_variant_only_sets_defaults():
     def value(**options):
         return losses.create("gr", **COCO, **options)(*random_batch(), epoch=3, epochs=8)

@@ -51,31 +51,6 @@ def test_a_loss_assembled_from_components_equals_the_named_method(name):
     same(UnifiedLoss(*parts), losses.create(name, **options), epoch=2, epochs=8)
 
 
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        ({}, {"name": "gr", "w": 0, "b": -1e9, "mu": 0, "sigma": 1e9, "q1": 0, "q2": 0, "q3": 0}),
-        ({}, {"name": "gce", "q": 0}),
-        ({}, {"name": "focal", "gamma": 0}),
-        ({}, {"name": "asl", "gamma_pos": 0.0, "gamma_neg": 0.0, "clip": 0.0}),
-        ({}, {"name": "sce", "alpha": 1, "beta": 0}),
-        ({}, {"name": "an_ls", "smoothing": 0}),
-        ({}, {"name": "ll_r", "delta": 0.5}),  # in the first epoch
-        ({}, {"name": "ll_ct", "delta": 0.5}),
-        ({"name": "gce", "q": 1}, {"name": "taylor_ce", "order": 1}),
-        ({"name": "gce", "q": 1}, {"name": "sce", "alpha": 0, "A": -1}),
-        (
-            {"name": "focal"},
-            {"name": "asl", "gamma_neg": 2, "gamma_pos": 2, "clip": 0, "detach": False},
-        ),
-        ({"name": "focal"}, {"name": "splc", "margin": 0, "from_epoch": 9}),
-    ],
-    ids=str,
-)
-def test_losses_that_coincide(first, second):
-    same(losses.create(**{"name": "an", **first}), losses.create(**second))
-
-
 def test_a_gap_that_is_empty_is_a_step():
     gap = UnifiedLoss(TwoThresholds(0.6, 0.6), OutsideGap(0.6, 0.6), *LOG)
     same(gap, UnifiedLoss(Step(0.6), Constant(1), *LOG))
@@ -85,10 +60,3 @@ def test_taylor_of_high_order_is_cross_entropy():
     middle = LOGITS.clamp(-2, 2)
     taylor, an = losses.create("taylor_ce", order=400), losses.create("an")
     assert taylor(middle, OBSERVED).item() == pytest.approx(an(middle, OBSERVED).item(), abs=1e-9)
-
-
-def test_en_is_a_negative_pseudo_label_below_its_threshold_and_nothing_above():
-    en = UnifiedLoss(Constant(0), OutsideGap(2, 0.3), *LOG, reduction="none")
-    p, unknown = LOGITS.sigmoid(), OBSERVED == 0
-    expected = torch.where(p > 0.3, 0.0, -torch.log(1 - p))
-    torch.testing.assert_close(en(LOGITS, OBSERVED)[unknown], expected[unknown])

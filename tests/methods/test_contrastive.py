@@ -132,17 +132,6 @@ def test_entries_beyond_the_limit_are_thinned_out_evenly(limit):
     assert queue.loss(embeddings, positive).item() == pytest.approx(expected)
 
 
-def test_the_queue_is_in_the_state_and_moves_with_the_module():
-    queue = LabelQueue(width=3, size=6)
-    queue.push(*drawn(4))
-    other = LabelQueue(width=3, size=6)
-    other.load_state_dict(queue.state_dict())
-    assert set(queue.state_dict()) == {"embeddings", "classes"}
-    embeddings, positive = drawn(4, seed=5)
-    assert other.loss(embeddings, positive) == queue.loss(embeddings, positive)
-    assert other.to("meta").embeddings.device.type == other.classes.device.type == "meta"
-
-
 def test_nothing_waits_for_the_device():
     """No shape depends on a value: the loss runs on fake tensors, which have no values."""
     with FakeTensorMode():
@@ -151,8 +140,3 @@ def test_nothing_waits_for_the_device():
         assert queue.loss(embeddings, positive).shape == ()
         queue.push(embeddings, positive)
         assert queue.classes.shape == (6,) and queue.embeddings.shape == (6, 3)
-
-
-def test_a_queue_compares_something():
-    with pytest.raises(ValueError, match="a queue holds 0 entries or more and compares 1 or more"):
-        LabelQueue(limit=0)

@@ -6,7 +6,6 @@ from functools import partial
 import pytest
 import torch
 
-from spml import losses
 from spml.methods.en import EXPECTED
 from tests.losses.common import create, random_batch, value_and_gradient
 
@@ -60,7 +59,7 @@ class Definition:
 @pytest.mark.parametrize("count", ["observed", "uniform"])
 @pytest.mark.parametrize(("cl", "power"), [(0.0, 2.0), (0.7, 2.0), (0.7, 1.5)])
 def test_three_epochs_are_the_definition(start, count, cl, power):
-    table = random_batch(23, 18, seed=5)[1]  # more classes than are ranked together
+    table = random_batch(23, 18, seed=5)[1]
     table[:, 3] = table[:, 3].clamp(max=0)  # a class without observed positives
     options = {"momentum": 0.6, "start": start, "count": count}
     loss = method(table, expected_positives=1.3, cl=cl, power=power, **options)
@@ -77,28 +76,6 @@ def test_three_epochs_are_the_definition(start, count, cl, power):
             assert value.item() == pytest.approx(wanted.loss(logits, index), rel=1e-6)
         torch.testing.assert_close(loss.mean, wanted.mean.float(), rtol=1e-5, atol=1e-6)
     assert len(shown) > 1  # the first epoch is not like the others
-
-
-def test_the_first_epoch_is_assume_negative():
-    logits, table = random_batch(30, 7)
-    table[5:] = table[5:].clamp(max=0)
-    for start in ("observed", "first"):
-        loss = method(table, start=start, expected_positives=2.0)
-        call = {"epoch": 1, "epochs": 5, "index": torch.arange(30)}
-        before = loss.eval()(logits, table, **call)  # the same before any epoch begins
-        loss.begin_epoch(1, 5)
-        assert before == loss(logits, table, **call) == losses.create("an")(logits, table)
-
-
-def test_unknown_labels_that_are_not_expected_negatives_cost_nothing():
-    table = torch.tensor([[1, 0], [0, 0], [0, 0], [0, 0]])
-    loss = method(table, expected_positives=2.0, momentum=0.0)
-    logits = torch.tensor([[0.0, 0], [3, -1], [1, 2], [-2, 1]], requires_grad=True)
-    loss(logits, table, **CALL)
-    loss.begin_epoch(2, 10)
-    assert marked(loss).tolist() == [[False, True], [False, True], [True, True], [True, True]]
-    loss(logits, table, **CALL).backward()
-    assert (logits.grad[:, 0].sign().tolist()) == [-1, 0, 1, 1]
 
 
 def test_known_labels_are_in_the_ranking_and_never_marked():

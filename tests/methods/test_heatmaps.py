@@ -102,25 +102,6 @@ def test_a_map_of_the_whole_picture_is_read_as_training_cuts_it():
     assert not heat.seen[[0, 2]].any() and not heat.maps[[0, 2]].any()
 
 
-def test_a_map_of_a_part_is_read_back_and_the_rest_is_unchanged():
-    heat, row = HeatMaps(1, 2, 20, 0.8), torch.tensor([0])
-    heat.write(row, whole(1, row.device), torch.full((1, 2, 4, 4), 0.5))
-    heat.seen.zero_()  # so that the next map is not averaged with this one
-    heat.write(row, MIRRORED, cut(picture(40), MIRRORED))
-    at = (torch.arange(20) + 0.5) / 20
-    inside = ((at > 0.15) & (at < 0.75))[:, None] & ((at > 0.3) & (at < 0.9))[None]
-    assert torch.equal(heat.seen[0], inside)
-    assert (heat.maps[0][:, ~inside] == 0.5).all()
-    torch.testing.assert_close(
-        heat.maps[0][:, inside].float(), picture(20)[0][:, inside], atol=1e-2, rtol=0
-    )
-    values, known = heat.read(row, MIRRORED, 6, 6)
-    assert known.all()
-    torch.testing.assert_close(values, cut(picture(6), MIRRORED), atol=3e-2, rtol=0)
-    nowhere = torch.tensor([[0.0, 0.8, 0.25, 1.0]])
-    assert not heat.read(row, nowhere, 5, 5)[1].any()
-
-
 def test_without_boxes_a_batch_counts_as_whole_pictures():
     logits, table = random_batch(4, 3)
     loss, call = (

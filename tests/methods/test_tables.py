@@ -27,14 +27,6 @@ class TestLLCp:
         # Epoch 1 corrects nothing and keeps the stored corrections.
         assert loss(logits, observed, epoch=1, epochs=10, index=index) == value
 
-    @pytest.mark.parametrize("order", [[0, 1, 2], [2, 1, 0]])
-    def test_an_item_repeated_in_a_batch_keeps_all_its_corrections(self, order):
-        logits = torch.tensor([[5.0, -1.0, 0.0], [-2.0, 4.0, 0.0], [-3.0, -4.0, 0.0]])[order]
-        observed = torch.tensor([[0, 0, 1]] * 3)
-        loss = create("ll_cp", torch.zeros(4, 3), delta=2 / 9)
-        loss(logits, observed, **CALL, index=torch.tensor([2, 2, 2]))
-        assert loss.corrected.nonzero().tolist() == [[2, 0], [2, 1]]
-
     def test_known_labels_are_never_corrected(self):
         observed = torch.tensor([[1, -1, 0]])
         loss = build("ll_cp", observed, delta=1.0)
@@ -92,13 +84,13 @@ class TestRole:
 
     def test_estimated_labels_may_be_0_or_1_but_nothing_outside(self):
         sure = torch.tensor([[1.0, 0.0]])
-        loss = losses.create("role", estimated=sure)
+        loss = build("role", sure, estimated=sure)
         assert loss(torch.zeros(1, 2), torch.tensor([[1, 0]]), **CALL).isfinite()
-        theta = loss.label_logits.detach().sigmoid()
+        theta = loss.method.label_logits.detach().sigmoid()
         torch.testing.assert_close(theta, torch.tensor([[1 - 1e-5, 1e-5]]).double())
         for wrong in (sure * 2, sure - 1, sure * math.nan):
             with pytest.raises(ValueError, match="not probabilities"):
-                losses.create("role", estimated=wrong)
+                create("role", sure, estimated=wrong)
 
 
 class TestEmApl:
@@ -131,7 +123,7 @@ class TestEmApl:
         observed, scores = torch.zeros(20, 1), torch.linspace(-1, 1, 20)[:, None]
         carried = create("em_apl", observed, theta=0.6, warmup=1)
         listed = torch.where(torch.arange(20) < 7, -0.5, 0.0)[:, None]
-        table = losses.create("em_apl", table=listed, theta=0.6, warmup=1)
+        table = create("em_apl", observed, table=listed, theta=0.6, warmup=1)
         cases = (carried, [4, 8, 12]), (carried, [12, 12, 12]), (table, [11, 12, 12])
         for method, counts in cases:
             for epoch, count in enumerate(counts, start=1):
@@ -139,20 +131,36 @@ class TestEmApl:
                 method.end_epoch(epoch, 4)
                 assert (method.targets >= 0).sum() == count
 
+    def test_table_1_of_the_gr_loss_paper_has_thresholds_and_the_current_p(self):
+        generator = torch.Generator().manual_seed(0)
+        observed = random_batch(20, 3)[1]
+        options = {"theta": 0.7, "warmup": 1, "alpha": 0.3, "beta": 0.6, "variant": "gr"}
+        loss = build("em_apl", observed, **options, reduction="none")
+        logits, scores = torch.randn(2, 20, 3, generator=generator, dtype=torch.float64) * 3
+        em = losses.create("em", alpha=0.3, reduction="none")(logits, observed)
+        assert torch.equal(loss(logits, observed, **CALL), em)  # before the first pass
+        for rows in torch.randperm(20, generator=generator).split(6):
+            loss.method.take_scores(scores[rows], rows)
+        loss.method.end_epoch(1, 5)
+        z = logits.clone().requires_grad_()
+        entries, p = loss(z, observed, **CALL), logits.sigmoid()
+        expected, low = em.clone(), torch.zeros(20, 3, dtype=torch.bool)
+        for c in range(3):
+            ranked = sorted(scores[observed[:, c] == 0, c].sigmoid().tolist())
+            tau = ranked[math.floor(0.7 * len(ranked)) - 1]
+            low[:, c] = (observed[:, c] == 0) & (p[:, c].float() <= torch.tensor(tau).float())
+        expected[low] = -0.6 * (p * p.log() + (1 - p) * (1 - p).log())[low]
+        torch.testing.assert_close(entries, expected)
+        (slope,) = torch.autograd.grad(entries.sum(), z)
+        assert low.any() and slope[low].abs().max() < 1e-12
+        assert (slope[(observed == 0) & ~low] != 0).all()
+
     def test_a_score_of_zero_is_a_pseudo_label_too(self):
         observed = torch.zeros(4, 1)
         method = create("em_apl", observed, theta=1.0, warmup=1)
         method.take_scores(torch.full((4, 1), -6e4), torch.arange(4))
         method.end_epoch(1, 2)
         assert (method.targets == 0).all()
-
-    def test_training_shorter_than_the_warm_up_gives_none(self):
-        observed = torch.zeros(4, 1)
-        method = create("em_apl", observed)
-        for epoch in range(1, 4):
-            assert not method.wants_pass(epoch, 3)
-            method.end_epoch(epoch, 3)
-        assert (method.targets < 0).all()
 
     def test_without_pseudo_labels_it_is_its_base(self):
         logits, observed = random_batch()
@@ -162,12 +170,13 @@ class TestEmApl:
 
     def test_beta_weighs_the_pseudo_labels(self):
         logits, observed = torch.tensor([[0.3, -1.0]]), torch.tensor([[1, 0]])
-        none, one = (losses.create("em_apl", table=[[1, -0.2]], beta=beta) for beta in (0, 1))
+        none, one = (build("em_apl", observed, table=[[1, -0.2]], beta=beta) for beta in (0.0, 1.0))
         added = one(logits, observed, **CALL) - none(logits, observed, **CALL)
         p = torch.sigmoid(logits[0, 1]).item()
         assert added.item() == pytest.approx(-(0.2 * math.log(p) + 0.8 * math.log(1 - p)) / 2)
 
     def test_the_table_gives_no_pseudo_label_to_a_known_label(self):
         logits, observed = torch.tensor([[0.3, -1.0]]), torch.tensor([[1, -1]])
-        value = losses.create("em_apl", table=[[-0.4, -1.0]], beta=0.5)(logits, observed, **CALL)
+        loss = build("em_apl", observed, table=[[-0.4, -1.0]], beta=0.5)
+        value = loss(logits, observed, **CALL)
         assert value.item() == pytest.approx(losses.create("em")(logits, observed).item())

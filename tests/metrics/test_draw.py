@@ -156,13 +156,6 @@ def test_inputs_that_cannot_be_fitted_raise_an_error():
         fit_draw(np.zeros((3, 1)), np.ones((3, 1), np.int8))
 
 
-def test_two_classes_are_enough():
-    z, y, observed = world(4000, classes=2)
-    assert draw(fit_draw(z, observed).logits(z), observed).seen.mean() == pytest.approx(
-        y.mean(), abs=0.05
-    )
-
-
 def test_items_without_a_positive_do_not_count():
     z, _, observed = world(300)
     more = np.concatenate([z, z[:20]]), np.concatenate([observed, np.zeros((20, 8), np.int8)])

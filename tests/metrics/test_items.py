@@ -5,12 +5,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import coverage_error, label_ranking_loss
 
 from spml.errors import UserError
 from spml.metrics import coverage, precision_at_k, ranking_loss, recall_at_k
 from spml.metrics import scores as metrics_scores
-from spml.metrics.items import top_k
 from tests.metrics.conftest import small_tables
 
 table = partial(small_tables, items=st.integers(1, 6), classes=st.integers(2, 6))
@@ -82,18 +80,6 @@ def test_equals_plain_loops_with_unknown_labels(name, case, k):
             metric(*case, k)
 
 
-@given(table([1, -1]))
-@settings(max_examples=150, deadline=None)
-def test_equals_scikit_learn_where_all_is_known(case):
-    logits, truth = case
-    np.testing.assert_allclose(
-        coverage(logits, truth), coverage_error(truth == 1, logits), atol=1e-12
-    )
-    np.testing.assert_allclose(
-        ranking_loss(logits, truth), label_ranking_loss(truth == 1, logits), atol=1e-12
-    )
-
-
 @pytest.mark.parametrize("kind", [np.float16, torch.float16, torch.bfloat16, torch.float64])
 def test_any_precision_and_blocks_of_items(random_table, monkeypatch, pair, kind):
     metric, looped = pair
@@ -119,11 +105,6 @@ def test_infinite_logits(pair):
 def test_equal_logits_rank_in_the_order_of_classes():
     assert precision_at_k(np.zeros((1, 40)), [[1] + [-1] * 39], 1) == 1.0
     assert precision_at_k(np.zeros((1, 40)), [[-1] * 39 + [1]], 39) == 0.0
-
-
-def test_top_k_holds_known_entries_only():
-    chosen = top_k(np.array([[4.0, 3.0, 2.0, 1.0]]), np.array([[0, 1, 0, -1]], np.int8), 2)
-    np.testing.assert_array_equal(chosen, [[False, True, False, True]])
 
 
 @pytest.mark.parametrize("k", [0, 4, -1])

@@ -94,21 +94,13 @@ def test_many_classes(make_run, count):
     assert len(document) < 1_000_000
 
 
-def test_the_page_is_self_contained(make_run):
-    assert_self_contained(page(make_run()))
-
-
-def test_the_same_run_gives_the_same_bytes(make_run):
+def test_the_page_is_self_contained_reproducible_and_titled(make_run):
     run = make_run()
-    first = write_report([run], run / "one.html").read_bytes()
-    assert write_report([run], run / "two.html").read_bytes() == first
-
-
-def test_title(make_run):
-    run = make_run()
-    assert "<title>gr on digits</title>" in page(run)
-    named = write_report([run], run / "report.html", title="Tags & co").read_text(encoding="utf-8")
-    assert "<h1>Tags &amp; co</h1>" in named
+    document = page(run)
+    assert_self_contained(document)
+    assert "<title>gr on digits</title>" in document
+    assert write_report([run], run / "two.html").read_text(encoding="utf-8") == document
+    assert "<h1>Tags &amp; co</h1>" in page(run, title="Tags & co")
 
 
 def test_observed_selection_without_test_labels(make_run):

@@ -14,9 +14,8 @@ import torch
 
 from spml.files import write_json
 from spml.model import load_model
-from spml.runs.folder import MARK, TRAILER, RunFolder, read_checkpoint, write_checkpoint
+from spml.runs.folder import MARK, TRAILER, read_checkpoint, write_checkpoint
 from spml.runs.run import Run
-from spml.train import fit
 from tests.conftest import contents, failing, outcome, refused, spml
 
 WEIGHTS = {"w": torch.arange(6.0).view(2, 3)}
@@ -116,17 +115,17 @@ def stopped(run):
     return run
 
 
-def test_the_checkpoint_of_a_run_on_other_data_is_refused(scenes, quick, stopped, tmp_path):
+def test_the_checkpoint_of_a_run_on_other_data_is_refused(scenes, train, stopped, tmp_path):
     labels = scenes.observed.labels.copy()
     labels[[0, 1]] = labels[[1, 0]]
     other = replace(scenes, observed=scenes.observed.with_labels(labels))
-    fit(other, replace(quick, epochs=1), tmp_path / "other", quiet=True)
+    train("other", other, epochs=1)
     shutil.copy(tmp_path / "other/last.ckpt", stopped)
     with refused(r"last.ckpt is that of another run: .*settings or data"):
-        fit(scenes, quick, stopped, resume=True, quiet=True)
+        train(resume=True)
 
 
-def test_a_checkpoint_that_does_not_fit_is_refused(scenes, quick, stopped):
+def test_a_checkpoint_that_does_not_fit_is_refused(train, stopped):
     state = read_checkpoint(stopped / "last.ckpt")
     wrong = [
         {name: value for name, value in state.items() if name != "optimizers"},
@@ -138,26 +137,17 @@ def test_a_checkpoint_that_does_not_fit_is_refused(scenes, quick, stopped):
     for other in wrong:
         write_checkpoint(stopped / "last.ckpt", other)
         with refused(r"last.ckpt does not fit this run \(.*\); give --overwrite"):
-            fit(scenes, quick, stopped, resume=True, quiet=True)
+            train(resume=True)
 
 
-def test_an_older_checkpoint_without_a_run_identity_is_accepted(scenes, quick, stopped, finished):
-    state = read_checkpoint(stopped / "last.ckpt")
-    del state["run"]
-    write_checkpoint(stopped / "last.ckpt", state)
-    fit(scenes, quick, stopped, resume=True, quiet=True)
-    assert outcome(stopped) == outcome(finished)
-
-
-def test_an_older_checkpoint_with_the_random_state_of_torch_alone_is_accepted(
-    scenes, quick, finished, tmp_path
-):
+def test_an_older_checkpoint_is_accepted(train, finished, tmp_path):
+    """It has neither the identity of its run nor other random states than that of torch."""
     with failing(7, where="spml.train.step.Step.loss"):
-        fit(scenes, replace(quick, checkpoint_minutes=1e-9), tmp_path / "run", quiet=True)
+        train(checkpoint_minutes=1e-9)
     state = read_checkpoint(tmp_path / "run/last.ckpt")
-    del state["within"]["python_rng"], state["within"]["numpy_rng"]
+    del state["run"], state["within"]["python_rng"], state["within"]["numpy_rng"]
     write_checkpoint(tmp_path / "run/last.ckpt", state)
-    fit(scenes, quick, tmp_path / "run", resume=True, quiet=True)
+    train(resume=True)
     assert outcome(tmp_path / "run") == outcome(finished)
 
 
@@ -168,47 +158,43 @@ def rising(monkeypatch):
     monkeypatch.setattr("spml.train.loop.validation_map", lambda *arguments: float(next(figures)))
 
 
-def test_no_model_is_written_before_the_checkpoint_that_calls_it_the_best(
-    scenes, quick, tmp_path, rising
-):
+def test_no_model_is_written_before_the_checkpoint_that_calls_it_the_best(train, tmp_path, rising):
     with failing(2, where="spml.runs.folder.RunFolder.save_checkpoint"):
-        fit(scenes, quick, tmp_path / "run", quiet=True)
+        train()
     assert load_model(tmp_path / "run")[1].training["epoch"] == 1
 
 
-def test_a_missing_best_model_is_written_from_the_checkpoint(scenes, quick, tmp_path, rising):
+def test_a_missing_best_model_is_written_from_the_checkpoint(train, tmp_path, rising):
     run = tmp_path / "run"
-    fit(scenes, quick, run, quiet=True)
+    train()
     whole, result = contents(run), outcome(run)
-    assert result["best_epoch"] == quick.epochs
+    assert result["best_epoch"] == result["epochs"]
     (run / "result.json").unlink()
     shutil.rmtree(run / "best")
-    fit(scenes, quick, run, resume=True, quiet=True)
+    train(resume=True)
     assert contents(run) == whole and outcome(run) == result
 
 
 @pytest.mark.parametrize(
     "name", ["last.ckpt", "config.json", "best/model.safetensors", "scores/val-02.npz"]
 )
-def test_unfinished_files_of_a_killed_process_are_removed(scenes, quick, stopped, finished, name):
+def test_unfinished_files_of_a_killed_process_are_removed(train, stopped, finished, name):
     path = stopped / name
     path.with_name(f".{path.name}.123.part").write_bytes(b"half")
     (stopped / ".notes.part").write_text("mine")
-    fit(scenes, quick, stopped, resume=True, quiet=True)
+    train(resume=True)
     assert contents(stopped) == {**contents(finished), ".notes.part": b"mine"}
 
 
-def test_a_run_killed_before_it_wrote_its_configuration_can_begin(scenes, quick, tmp_path):
+def test_a_run_killed_before_it_wrote_its_configuration_can_begin(train, tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run/.config.json.99.part").write_text("{")
-    fit(scenes, replace(quick, epochs=1), tmp_path / "run", quiet=True)
+    train(epochs=1)
     assert not list((tmp_path / "run").glob(".*"))
 
 
 @pytest.mark.parametrize("moved", [0, 1, 4])
-def test_interrupting_the_move_of_the_old_run_restores_it(
-    scenes, quick, stopped, monkeypatch, moved
-):
+def test_interrupting_the_move_of_the_old_run_restores_it(train, stopped, monkeypatch, moved):
     before = contents(stopped, without=())
     rename, left = type(stopped).rename, [moved]
 
@@ -220,18 +206,9 @@ def test_interrupting_the_move_of_the_old_run_restores_it(
 
     monkeypatch.setattr(type(stopped), "rename", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        fit(scenes, quick, stopped, overwrite=True, quiet=True)
+        train(overwrite=True)
     assert contents(stopped, without=()) == before
     assert [path.name for path in stopped.parent.iterdir()] == ["run"]
-
-
-def test_abandon_returns_whether_the_run_was_removed(tmp_path):
-    run = RunFolder(tmp_path / "run")
-    run.begin({})
-    run.save_checkpoint(STATE)
-    assert not run.abandon()
-    run.checkpoint.unlink()
-    assert run.abandon() and not run.path.exists()
 
 
 def flip(path, place):

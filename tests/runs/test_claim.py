@@ -1,11 +1,8 @@
 """Two processes never train into one folder: the second is refused and changes nothing."""
 
-import shutil
-
 import pytest
 
 from spml.runs.folder import Claim, RunFolder
-from spml.train import fit
 from spml.train.loop import Training
 from tests.conftest import contents, outcome, refused
 
@@ -37,30 +34,25 @@ def test_a_file_is_locked_until_the_block_ends(tmp_path):
 
 @pytest.mark.parametrize("way", ["resume", "overwrite"])
 @pytest.mark.parametrize("begun", [True, False], ids=["with a checkpoint", "just begun"])
-def test_a_run_owned_by_another_process_is_left_alone(
-    finished, scenes, quick, tmp_path, way, begun
-):
-    shutil.copytree(finished, tmp_path / "run")
-    other = RunFolder(tmp_path / "run")
+def test_a_run_owned_by_another_process_is_left_alone(finished, run, train, tmp_path, way, begun):
+    other = RunFolder(run)
     if begun:
-        (tmp_path / "run/result.json").unlink()
-        other.claim.take(tmp_path / "run/config.json")
+        (run / "result.json").unlink()
+        other.claim.take(run / "config.json")
     else:
         other.begin({})  # replaces the finished run
-    (tmp_path / "run/.last.ckpt.99.part").write_bytes(b"unfinished")
+    (run / ".last.ckpt.99.part").write_bytes(b"unfinished")
     before = contents(tmp_path, without=())
     with other.claim:
         with refused(REFUSED):
-            fit(scenes, quick, tmp_path / "run", quiet=True, **{way: True})
+            train(**{way: True})
         assert contents(tmp_path, without=()) == before
     if begun:
-        fit(scenes, quick, tmp_path / "run", quiet=True, **{way: True})
-        assert outcome(tmp_path / "run") == outcome(finished)
+        train(**{way: True})
+        assert outcome(run) == outcome(finished)
 
 
-def test_a_run_that_another_process_began_meanwhile_is_left_alone(
-    scenes, quick, tmp_path, monkeypatch
-):
+def test_a_run_that_another_process_began_meanwhile_is_left_alone(train, tmp_path, monkeypatch):
     other, init = RunFolder(tmp_path / "run"), Training.__init__
 
     def meanwhile(self, *arguments):
@@ -70,5 +62,5 @@ def test_a_run_that_another_process_began_meanwhile_is_left_alone(
     monkeypatch.setattr(Training, "__init__", meanwhile)
     with other.claim:
         with refused(REFUSED):
-            fit(scenes, quick, tmp_path / "run", quiet=True)
+            train()
         assert [path.name for path in (tmp_path / "run").iterdir()] == ["config.json"]

@@ -19,28 +19,32 @@ from spml.train import fit
 from tests.conftest import contents, failing, outcome, refused
 
 
+def stop(run):
+    """Remove the result, as if the run was stopped; return its other files."""
+    (run / "result.json").unlink()
+    return contents(run)
+
+
 def test_resuming_a_finished_run_returns_its_result(finished, scenes, quick):
     before = contents(finished, without=())
     fit(scenes, quick, finished, resume=True, quiet=True)
     assert contents(finished, without=()) == before
 
 
-def test_resuming_with_changed_code_of_a_custom_method_is_refused(
-    scenes, quick, tmp_path, monkeypatch
-):
+def test_resuming_with_changed_code_of_a_custom_method_is_refused(train, tmp_path, monkeypatch):
     file = tmp_path / "edited.py"
     text = "def loss(logits, observed):\n    return (logits * logits).mean()\n"
     file.write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
-    own = replace(quick, method="edited:loss", epochs=1)
-    fit(scenes, own, tmp_path / "run", quiet=True)
+    own = {"method": "edited:loss", "epochs": 1}
+    train(**own)
     config = read_json(tmp_path / "run" / "config.json")
     assert config["method_sha256"] == losses.code("edited:loss")
-    fit(scenes, own, tmp_path / "run", quiet=True, resume=True)
+    train(resume=True, **own)
     file.write_text(text.replace("logits * logits", "logits.exp()"))
     losses.code.cache_clear()  # as another process
     with refused("was begun with other code of its method; resume it with"):
-        fit(scenes, own, tmp_path / "run", quiet=True, resume=True)
+        train(resume=True, **own)
 
 
 def test_a_run_resumes_on_moved_data_and_stores_their_new_place(pictures, quick, tmp_path):
@@ -50,7 +54,7 @@ def test_a_run_resumes_on_moved_data_and_stores_their_new_place(pictures, quick,
     # These files contain places and timings.
     without = ("config.json", "model.json", "README.md", "result.json", "last.ckpt", "report.html")
     before = contents(run, without=without)
-    (run / "result.json").unlink()  # as if it was stopped
+    stop(run)
     shutil.copytree(here / "photos", there / "photos")
     shutil.copy(pictures, there)
     moved = load(there / pictures.name)
@@ -66,53 +70,48 @@ def test_a_run_resumes_on_moved_data_and_stores_their_new_place(pictures, quick,
 
 
 def test_a_run_resumes_with_a_moved_file_of_observed_labels(scenes, quick, tmp_path):
-    def source(place):
-        drawn = {"model": "file", "path": str(place), "contradicting": 0}
-        return replace(scenes, observation=drawn), {"observe": f"file:{place}"}
-
     run = tmp_path / "run"
-    data, extra = source("old.csv")
-    fit(data, quick, run, quiet=True, extra_config=extra)
-    before = outcome(run)
-    (run / "result.json").unlink()  # as if it was stopped
-    data, extra = source(tmp_path / "new.csv")
-    fit(data, quick, run, quiet=True, resume=True, extra_config=extra)
-    assert outcome(run) == before
-    config = read_json(run / "config.json")
-    assert (config["observe"], config["observation"]) == (extra["observe"], data.observation)
-    drawn = replace(
-        scenes, observation={"model": "uniform", "positives": 1, "negatives": 0, "seed": 1}
-    )
+
+    def trained(place, resume=True):
+        drawn = {"model": "file", "path": str(place), "contradicting": 0}
+        data, extra = replace(scenes, observation=drawn), {"observe": f"file:{place}"}
+        fit(data, quick, run, quiet=True, resume=resume, extra_config=extra)
+        config = read_json(run / "config.json")
+        assert (config["observe"], config["observation"]) == (extra["observe"], drawn)
+        return outcome(run)
+
+    before = trained("old.csv", resume=False)
+    stop(run)
+    assert trained(tmp_path / "new.csv") == before
     with refused(r"begun with observation.model = 'file', not 'uniform'"):
-        fit(drawn, quick, run, quiet=True, resume=True, extra_config={"observe": "uniform"})
+        fit(scenes, quick, run, quiet=True, resume=True, extra_config={"observe": "uniform"})
 
 
-def test_a_run_resumes_with_a_moved_file_of_weights(scenes, quick, tmp_path):
+def test_a_run_resumes_with_a_moved_file_of_weights(train, tmp_path):
     old, new, run = tmp_path / "weights.pt", tmp_path / "elsewhere" / "weights.pt", tmp_path / "run"
     new.parent.mkdir()
     torch.save(build_backbone("tiny", "none").network.state_dict(), old)
-    fit(scenes, replace(quick, weights=str(old)), run, quiet=True)
+    train(weights=str(old))
     before = outcome(run)
-    (run / "result.json").unlink()  # as if it was stopped
+    stop(run)
     old.rename(new)
-    fit(scenes, replace(quick, weights=str(new)), run, quiet=True, resume=True)
+    train(weights=str(new), resume=True)
     assert outcome(run) == before and read_json(run / "config.json")["weights"] == str(new)
     with refused(r"was begun with weights = 'weights.pt', not 'none'"):
-        fit(scenes, replace(quick, weights="none"), run, quiet=True, resume=True)
+        train(weights="none", resume=True)
 
 
-def test_resuming_on_other_content_at_another_place_is_refused(scenes, quick, tmp_path):
+def test_resuming_on_other_content_at_another_place_is_refused(train, scenes, tmp_path):
     run, table = tmp_path / "run", scenes.observed
-    fit(replace(scenes, name="old.npz"), quick, run, quiet=True)
+    train(data=replace(scenes, name="old.npz"))
     before = contents(run, without=())
     pixels = LabelTable(table.items, table.classes, table.sparse, x=255 - table.x)
     others = replace(scenes, name="new.npz", observed=pixels)
     with refused(r"other pictures or features than those of new.npz; resu"):
-        fit(others, quick, run, quiet=True, resume=True)
+        train(data=others, resume=True)
     assert contents(run, without=()) == before
-    moved = replace(scenes, name="new.npz")
-    fit(moved, quick, run, quiet=True, resume=True)
-    fit(others, quick, run, quiet=True, resume=True)  # edited in place, which is not checked
+    train(data=replace(scenes, name="new.npz"), resume=True)
+    train(data=others, resume=True)  # edited in place, which is not checked
     assert read_json(run / "config.json")["data"] == "new.npz"
 
 
@@ -139,42 +138,40 @@ def test_an_existing_run_is_refused_and_untouched(finished, scenes, quick):
     assert contents(finished, without=()) == before
 
 
-def test_a_folder_with_other_files_is_refused(scenes, quick, tmp_path):
+def test_a_folder_with_other_files_is_refused(train, tmp_path):
     (tmp_path / "thesis.tex").write_text("mine")
     with refused("not empty and holds no run"):
-        fit(scenes, quick, tmp_path, overwrite=True, quiet=True)
+        train(".", overwrite=True)
     assert (tmp_path / "thesis.tex").read_text() == "mine"
 
 
-def test_overwrite_replaces_the_run_and_keeps_other_files(scenes, quick, tmp_path):
-    short = replace(quick, epochs=1)
-    fit(scenes, replace(quick, epochs=2), tmp_path / "run", quiet=True)
-    (tmp_path / "run" / "notes.txt").write_text("mine")
-    fit(scenes, short, tmp_path / "run", overwrite=True, quiet=True)
-    assert outcome(tmp_path / "run")["epochs"] == 1
-    assert not (tmp_path / "run" / "scores" / "val-02.npz").exists()
-    assert (tmp_path / "run" / "notes.txt").read_text() == "mine"
+def test_overwrite_replaces_the_run_and_keeps_other_files(run, train):
+    (run / "notes.txt").write_text("mine")
+    train(epochs=1, overwrite=True)
+    assert outcome(run)["epochs"] == 1
+    assert not (run / "scores" / "val-02.npz").exists()
+    assert (run / "notes.txt").read_text() == "mine"
 
 
 @pytest.mark.parametrize("where", ["Checkpoints", "epoch_order"])
-def test_a_replaced_run_stays_until_the_new_one_has_a_checkpoint(run, scenes, quick, where):
+def test_a_replaced_run_stays_until_the_new_one_has_a_checkpoint(run, train, where):
     before = contents(run, without=())
     with failing(1, UserError, f"spml.train.loop.{where}"):
-        fit(scenes, quick, run, overwrite=True, quiet=True)
+        train(overwrite=True)
     assert contents(run, without=()) == before
     assert [path.name for path in run.parent.iterdir()] == ["run"]
 
 
-def test_a_run_killed_while_it_replaces_another_restores_it(run, scenes, quick):
+def test_a_run_killed_while_it_replaces_another_restores_it(run, train):
     before = contents(run, without=())
     RunFolder(run).begin({"half": "written"})  # and killed before its first checkpoint
     with refused("already holds a run"):
-        fit(scenes, quick, run, quiet=True)
+        train()
     assert contents(run, without=()) == before
 
 
 @pytest.mark.parametrize("moves", [1, 3, 6])
-def test_a_run_killed_while_it_moves_another_loses_nothing(run, scenes, quick, monkeypatch, moves):
+def test_a_run_killed_while_it_moves_another_loses_nothing(run, train, monkeypatch, moves):
     before = contents(run, without=())
     original, left = Path.rename, 0
 
@@ -197,7 +194,7 @@ def test_a_run_killed_while_it_moves_another_loses_nothing(run, scenes, quick, m
             patch.setattr(Path, "rename", killed)
             work()
     with refused("already holds a run"):
-        fit(scenes, quick, run, quiet=True)
+        train()
     assert contents(run, without=()) == before
     assert [path.name for path in run.parent.iterdir()] == ["run"]
 

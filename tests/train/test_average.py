@@ -1,21 +1,14 @@
 """The average of the weights."""
 
-import os
-import signal
+from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from spml.data import load
-from spml.errors import Interruption
 from spml.files import read_json
-from spml.train import Settings, fit
 from spml.train.state import WeightAverage
-from tests.conftest import refused
-
-SMALL = {"epochs": 2, "accelerator": "cpu", "method": "an", "ema": 0.9}
+from tests.conftest import assert_resumes, failing, refused, same
 
 
 def test_the_average_follows_its_definition():
@@ -36,37 +29,20 @@ def test_the_average_follows_its_definition():
     assert all(torch.equal(value, own[name]) for name, value in model.state_dict().items())
 
 
-def test_without_an_average_a_run_is_as_before(tmp_path):
-    digits = load("digits")
-    for name, ema in (("a", 0.0), ("b", 0.0), ("c", 0.9)):
-        fit(digits, Settings(**{**SMALL, "epochs": 1, "ema": ema}), tmp_path / name, quiet=True)
-    weights = [(tmp_path / name / "best/model.safetensors").read_bytes() for name in "abc"]
-    assert weights[0] == weights[1] != weights[2]
-
-
-def test_an_averaged_run_resumes_to_the_same_bytes(tmp_path, monkeypatch):
-    digits, settings = load("digits"), Settings(**SMALL)
-    fit(digits, settings, tmp_path / "whole", quiet=True)
-
-    first = {"left": 130}  # batches until the user interrupts, in the second epoch
-
-    def advance(self, count, loss=None):
-        first["left"] -= 1
-        if first["left"] == 0:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    monkeypatch.setattr("spml.train.display.Display.advance", advance)
-    with pytest.raises(Interruption):
-        fit(digits, settings, tmp_path / "parts", quiet=True)
-    monkeypatch.undo()
-    fit(digits, settings, tmp_path / "parts", resume=True, quiet=True)
+def test_the_average_is_validated_and_stored_and_resumes_to_the_same_bytes(
+    finished, scenes, quick, train, tmp_path
+):
+    assert_resumes(scenes, replace(quick, ema=0.9), tmp_path)
     assert read_json(tmp_path / "whole/config.json")["ema"] == 0.9
-    assert np.isfinite(read_json(tmp_path / "whole/result.json")["val_map"])
-    for name in ("history.jsonl", "best/model.safetensors"):
-        assert (tmp_path / "parts" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    weights = [folder / "best/model.safetensors" for folder in (tmp_path / "whole", finished)]
+    assert weights[0].read_bytes() != weights[1].read_bytes()
+    with failing(7, where="spml.train.step.Step.loss"):
+        train("within", ema=0.9, checkpoint_minutes=1e-9)
+    train("within", ema=0.9, resume=True)
+    same(tmp_path / "within", tmp_path / "whole")
 
 
 @pytest.mark.parametrize("ema", [-0.1, 1.0])
-def test_a_decay_outside_its_range_is_refused(tmp_path, ema):
+def test_a_decay_outside_its_range_is_refused(train, ema):
     with refused("decay"):
-        fit(load("digits"), Settings(method="an", ema=ema), tmp_path / "run", quiet=True)
+        train(ema=ema)

@@ -65,13 +65,18 @@ def test_a_stateful_method_is_not_called_and_others_must_return_one_number():
         check_method(losses.create("an", reduction="none"), "an", 3, 5)
     with refused("gr cannot be used with these options on 3 classes"):
         check_method(losses.create("gr", w=[0.0, 1.0, 2.0, 3.0]), "gr", 3, 5)
+    learned = losses.create("gr_learnable", q2=[0.1, 0.2, 0.3, 0.4], **DATA)
+    with refused("gr_learnable cannot be used with these options on 3 cl"):
+        check_method(learned, "gr_learnable", 3, 5)
+
+
+DATA = {"items": 5, "classes": 3, "observed": torch.eye(5, 3, dtype=torch.int8)}
 
 
 @pytest.mark.parametrize("name", losses.names())
 def test_every_method_must_return_one_number_and_a_check_changes_no_state(name):
-    known = {"items": 5, "classes": 3, "observed": torch.eye(5, 3, dtype=torch.int8)}
-    message = known if "items" in losses.needs(name) else {}
-    method = losses.create(name, reduction="sum", **message)
+    data = DATA if "items" in losses.needs(name) else {}
+    method = losses.create(name, reduction="sum", **data)
     before = {
         key: value.clone() for key, value in method.state_dict().items() if "projection" not in key
     }
@@ -80,12 +85,12 @@ def test_every_method_must_return_one_number_and_a_check_changes_no_state(name):
     for key, value in before.items():
         torch.testing.assert_close(method.state_dict()[key], value, rtol=0, atol=0, equal_nan=True)
     with refused(f"{name} returns no single number to minimise"):
-        check_method(losses.create(name, reduction="none", **message), name, 3, 5)
+        check_method(losses.create(name, reduction="none", **data), name, 3, 5)
 
 
 @pytest.mark.parametrize("name", ["em_apl", "crisp", "mime", "smile"])
 def test_a_warm_up_as_long_as_training_is_reported(name):
-    method = losses.create(name, items=5, classes=3, observed=torch.eye(5, 3, dtype=torch.int8))
+    method = losses.create(name, **DATA)
     message = (
         f"{name} only warms up in 4 epochs, because its warmup is 4; give more --epochs or a lower"
     )
@@ -94,12 +99,9 @@ def test_a_warm_up_as_long_as_training_is_reported(name):
 
 
 def test_other_methods_have_no_warm_up_to_report():
-    table = losses.create(
-        "smile", items=5, classes=3, observed=torch.eye(5, 3, dtype=torch.int8), x=torch.rand(5, 4)
-    )
-    assert warmup_note(table, "smile", {"warmup": 4}, 1) is None
-    assert warmup_note(losses.create("gr"), "gr", {}, 1) is None
-    assert warmup_note(Noting(), "noting", {"warmup": 4}, 1) is None
+    table = losses.create("smile", **DATA, x=torch.rand(5, 4))
+    for method, name in ((table, "smile"), (losses.create("gr"), "gr"), (Noting(), "noting")):
+        assert warmup_note(method, name, {"warmup": 4} if name != "gr" else {}, 1) is None
 
 
 @pytest.mark.parametrize(("linear_init", "message"), [(0, True), (6, False)])
@@ -111,14 +113,7 @@ def test_a_run_prints_that_its_method_only_warms_up(
     assert ("em_apl only warms up in 1 epoch, because" in capsys.readouterr().out) == message
 
 
-def test_options_that_do_not_fit_the_classes_are_refused():
-    data = {"items": 5, "classes": 3, "observed": torch.zeros(5, 3)}
-    method = losses.create("gr_learnable", q2=[0.1, 0.2, 0.3, 0.4], **data)
-    with refused("gr_learnable cannot be used with these options on 3 cl"):
-        check_method(method, "gr_learnable", 3, 5)
-
-
-def test_a_method_that_needs_features_gets_an_example_and_may_refuse_it():
+def test_a_method_gets_the_features_and_views_it_needs_or_is_refused():
     model, method = Classifier.build("tiny", 4), Noting()
     check_model(model, method, PICTURE, "noting", "tiny")
     assert [tuple(shown.shape) for shown in method.shown] == [(1, 4, 4, 4)]
@@ -128,16 +123,11 @@ def test_a_method_that_needs_features_gets_an_example_and_may_refuse_it():
     method.needs = frozenset({"index"})
     check_model(model, method, PICTURE, "noting", "tiny")
     assert len(method.shown) == 1
-
-
-def test_two_views_need_pictures():
-    method = Noting()
     method.needs = frozenset({"views"})
-    check_model(Classifier.build("tiny", 4), method, PICTURE, "noting", "tiny")
+    check_model(model, method, PICTURE, "noting", "tiny")
+    vectors = Classifier.build("linear", 4, features=5)
     with refused("noting needs views: two augmentations of a picture"):
-        check_model(
-            Classifier.build("linear", 4, features=5), method, torch.zeros(1, 5), "noting", "linear"
-        )
+        check_model(vectors, method, torch.zeros(1, 5), "noting", "linear")
 
 
 def test_a_single_item_that_batch_norm_cannot_use_is_refused_without_side_effects():

@@ -15,6 +15,7 @@ from spml.files import read_json
 from spml.model import Classifier
 from spml.train.device import Processes, make_fabric, synchronised
 from spml.train.step import Step
+from spml.train.supervisor import Supervisor
 from tests.conftest import noise, refused, write_scenes
 from tests.train.settings import resolved
 
@@ -97,6 +98,13 @@ def test_an_item_is_augmented_alike_in_every_process(count, crop):
 
     alone, joined = seen(0, 1), torch.cat([seen(rank, count) for rank in range(count)])
     assert torch.equal(joined[: len(rows)], alone) and not torch.equal(alone, x)
+
+
+def test_a_lost_connection_is_one_line():
+    lost = torch.distributed.DistBackendError("NCCL error\nand more lines")
+    message = "connection to another process of the run was lost, .*--resume"
+    with refused(message), Supervisor(Processes(0, 2), (), lambda: None):
+        raise lost
 
 
 @pytest.mark.parametrize("backbone", ["tiny", "tf_efficientnet_lite0"])

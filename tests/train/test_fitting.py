@@ -10,10 +10,9 @@ import torch
 from spml import losses
 from spml.model import Classifier
 from spml.train import Settings, fit
-from spml.train.fitting import example, make_method, make_model, train_labels
+from spml.train.fitting import example, make_method, make_model
 from spml.train.resolve import resolve
 from spml.train.step import optimizer_for
-from tests.conftest import refused
 from tests.train.settings import experiment, resolved
 
 
@@ -58,15 +57,6 @@ def test_a_method_gets_the_training_labels_only_if_it_needs_them(scenes, monkeyp
     assert (items, classes) == (len(scenes.train_rows), 10)
     assert np.array_equal(observed.labels, scenes.observed.take(scenes.train_rows).labels)
     assert calls[1] == {"q": 1}
-
-
-def test_only_full_trains_on_complete_labels(scenes):
-    observed, complete = (
-        train_labels(scenes, losses.create(name), name).labels for name in ("an", "full")
-    )
-    assert (observed == 1).sum() == len(scenes.train_rows) < (complete == 1).sum()
-    with refused("full trains on complete labels, which these data lack; give another --method"):
-        train_labels(replace(scenes, complete=None), losses.create("full"), "full")
 
 
 def test_one_process_needs_neither_the_supervisor_nor_tensorboard(

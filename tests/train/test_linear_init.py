@@ -3,14 +3,15 @@ import signal
 from dataclasses import replace
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
 
 from spml import losses
 from spml.data import load
+from spml.keyed import key
 from spml.model import Classifier
-from spml.train import Settings, fit
+from spml.train import fit
+from spml.train.fitting import make_model
 from spml.train.linear_init import LinearInit
 from spml.train.resolve import resolve
 from tests.conftest import checkpoint, contents, failing, history, outcome, refused, same
@@ -30,11 +31,16 @@ def init(quick):
     return replace(quick, epochs=2, linear_init=3)
 
 
-def after_stage(scenes, settings, folder, options=None):
-    """Return the checkpoint written before the first epoch."""
-    with failing(1):
-        fit(scenes, settings, folder, options=options, quiet=True)
-    return checkpoint(folder)
+@pytest.fixture
+def after_stage(init, scenes, tmp_path):
+    """A function that returns the checkpoint written before the first epoch."""
+
+    def run(options=None, **settings):
+        with failing(1):
+            fit(scenes, replace(init, **settings), tmp_path / "run", options=options, quiet=True)
+        return checkpoint(tmp_path / "run")
+
+    return run
 
 
 def built(monkeypatch):
@@ -44,49 +50,33 @@ def built(monkeypatch):
     return models
 
 
-def test_only_the_head_changes(scenes, init, tmp_path, monkeypatch):
-    models = built(monkeypatch)
-    before = {}
-    run = LinearInit.run
-
-    def watched(self, *args):
-        before.update({name: value.clone() for name, value in models[0].state_dict().items()})
-        return run(self, *args)
-
-    monkeypatch.setattr(LinearInit, "run", watched)
-    after = after_stage(scenes, init, tmp_path / "run")["model"]
-    assert {name for name in before if not torch.equal(before[name], after[name])} == {
-        "head.weight",
-        "head.bias",
-    }
+def test_only_the_head_changes(after_stage, scenes, init):
+    torch.manual_seed(key(init.seed, 0))
+    before = make_model(scenes, resolve(init, scenes)).state_dict()
+    after = after_stage()["model"]
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    assert changed == {"head.weight", "head.bias"}
     # The statistics of batch norm stay as well.
     assert any("running_mean" in name for name in before)
 
 
-def test_it_trains_a_linear_model_on_the_features_of_the_backbone(
-    scenes, init, tmp_path, monkeypatch
-):
-    settings = replace(
-        init, method="an", linear_lr=0.01, linear_batch_size=10**6, optimizer="sgd", linear_init=1
-    )
-    state = after_stage(scenes, settings, tmp_path / "run")["model"]
-    from spml.keyed import key
-    from spml.train.fitting import make_model
-
-    torch.manual_seed(key(settings.seed, 0))
-    model = make_model(scenes, resolve(settings, scenes)).eval()
+def test_it_trains_a_linear_model_on_the_features_of_the_backbone(after_stage, scenes, init):
+    one_step = {"linear_lr": 0.01, "linear_batch_size": 10**6, "optimizer": "sgd"}
+    state = after_stage(method="an", linear_init=1, **one_step)["model"]
+    torch.manual_seed(key(init.seed, 0))
+    model = make_model(scenes, resolve(init, scenes)).eval()
     train = scenes.observed.take(scenes.train_rows)
     with torch.no_grad():
         features = model.features(torch.from_numpy(train.x)).mean(dim=(2, 3))
     logits = features @ model.head.weight.T + model.head.bias
     losses.create("an")(logits, torch.from_numpy(train.labels)).backward()
-    torch.testing.assert_close(
-        state["head.weight"], model.head.weight - 0.01 * model.head.weight.grad
-    )
-    torch.testing.assert_close(state["head.bias"], model.head.bias - 0.01 * model.head.bias.grad)
+    for name, own in model.head.named_parameters():
+        torch.testing.assert_close(state[f"head.{name}"], own - 0.01 * own.grad)
 
 
-def test_history_records_it_and_epoch_0_starts_from_its_best(scenes, init, tmp_path, monkeypatch):
+def test_history_records_it_and_epoch_0_starts_from_its_best(
+    after_stage, scenes, init, tmp_path, monkeypatch
+):
     figures, heads, models = iter([40.0, 60.0, 50.0]), [], built(monkeypatch)
 
     def scored(*args):
@@ -94,7 +84,7 @@ def test_history_records_it_and_epoch_0_starts_from_its_best(scenes, init, tmp_p
         return next(figures)
 
     monkeypatch.setattr("spml.train.linear_init.validation_map", scored)
-    state = after_stage(scenes, init, tmp_path / "run")
+    state = after_stage()
     assert torch.equal(state["model"]["head.weight"], heads[1])
     assert not torch.equal(heads[1], heads[2])
     assert state["epoch"] == 0 and state["history"][0]["linear_init"] == {
@@ -152,9 +142,8 @@ def test_the_method_passes_through_both_stages(scenes, init, tmp_path):
     assert CALLS[:5] == [*stage, ("carry",)] and CALLS[5] == ("begin", 1, 1)
 
 
-def test_roles_labels_are_carried_over_within_bounds(scenes, init, tmp_path, monkeypatch):
-    settings = replace(init, method="role", linear_lr=3.0)
-    state = after_stage(scenes, settings, tmp_path / "run")["method"]["label_logits"]
+def test_roles_labels_are_carried_over_within_bounds(after_stage):
+    state = after_stage(method="role", linear_lr=3.0)["method"]["label_logits"]
     bound = torch.logit(torch.tensor(1 - 1e-5, dtype=torch.float64)).item()
     assert state.abs().max().item() == pytest.approx(bound, rel=1e-6)
 
@@ -191,12 +180,11 @@ two_views = lambda logits, observed, *, views: logits.mean()  # noqa: E731
 two_views.needs = frozenset({"views"})
 
 
-def test_a_method_that_needs_features_gets_them(scenes, init, tmp_path, monkeypatch):
-    settings = replace(init, method="tests.train.test_linear_init:features_of_method")
-    assert after_stage(scenes, settings, tmp_path / "run")["epoch"] == 0
+def test_a_method_that_needs_features_gets_them(after_stage):
+    assert after_stage(method="tests.train.test_linear_init:features_of_method")["epoch"] == 0
 
 
-def test_the_head_is_in_training_mode_while_it_is_trained(scenes, init, tmp_path, monkeypatch):
+def test_the_head_is_in_training_mode_while_it_is_trained(after_stage, monkeypatch):
     modes, build = set(), Classifier.build
 
     def watched(*args):
@@ -210,8 +198,7 @@ def test_the_head_is_in_training_mode_while_it_is_trained(scenes, init, tmp_path
         return model
 
     monkeypatch.setattr(Classifier, "build", watched)
-    settings = replace(init, method="mime", lr=1e-3, head_lr=1, linear_init=2, epochs=1)
-    after_stage(scenes, settings, tmp_path / "run", options={"warmup": 1})
+    after_stage({"warmup": 1}, method="mime", lr=1e-3, head_lr=1, linear_init=2)
     assert modes == {(True, False, True), (False, False, False)}
 
 
@@ -283,30 +270,20 @@ def test_defaults_follow_the_head(scenes, init):
 
 
 def test_impossible_requests_are_refused_before_anything_is_written(
-    scenes, init, tmp_path, monkeypatch
+    train, init, features_file, tmp_path, monkeypatch
 ):
-    labels = np.array([[1, -1], [-1, 1]] * 20, np.int8)
-    x = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
-    np.savez(tmp_path / "f.npz", x=x, labels=labels, classes=np.array(["a", "b"]))
-    with refused("backbone 'linear' has no parameters: leave it out"):
-        fit(
-            load(tmp_path / "f.npz"),
-            Settings(linear_init=5, accelerator="cpu"),
-            tmp_path / "run",
-            quiet=True,
-        )
-    with refused("linear_init must not be negative, as -1 is"):
-        fit(scenes, replace(init, linear_init=-1), tmp_path / "run", quiet=True)
-    with refused("two_views needs two: leave it out"):
-        fit(
-            scenes,
-            replace(init, method="tests.train.test_linear_init:two_views"),
-            tmp_path / "run",
-            quiet=True,
-        )
+    own = "tests.train.test_linear_init:two_views"
+    for message, data, settings in (
+        ("backbone 'linear' has no parameters: leave it out", load(features_file), {}),
+        ("linear_init must not be negative, as -1 is", None, {"linear_init": -1}),
+        ("two_views needs two: leave it out", None, {"method": own}),
+    ):
+        backbone = "tiny" if data is None else "linear"
+        with refused(message):
+            train(data=data, **{"backbone": backbone, "linear_init": 3, **settings})
     monkeypatch.setattr("spml.train.linear_init.free_memory", lambda device: 1000)
     with refused(r"keeps features of 64, 45 kB in all, but only 1 kB of memory are free"):
-        fit(scenes, init, tmp_path / "run", quiet=True)
+        train(linear_init=3)
     assert not (tmp_path / "run").exists()
 
 

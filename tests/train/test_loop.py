@@ -52,14 +52,10 @@ def test_result_is_the_best_epoch_by_validation_and_its_test_figure(finished, sc
     assert np.mean(list(result["per_class_ap"].values())) == pytest.approx(result["test_map"])
 
 
-def test_the_same_seed_gives_the_same_run_to_the_bit(finished, scenes, quick, tmp_path):
-    fit(scenes, quick, tmp_path / "again", quiet=True)
+def test_the_same_seed_alone_gives_the_same_run_to_the_bit(finished, train, tmp_path):
+    train("again")
     same(tmp_path / "again", finished)
-
-
-def test_another_seed_gives_another_run(finished, scenes, quick, tmp_path):
-    fit(scenes, replace(quick, seed=1), tmp_path / "other", quiet=True)
-    assert outcome(tmp_path / "other")["test_map"] != outcome(finished)["test_map"]
+    assert train("other", seed=1)["test_map"] != outcome(finished)["test_map"]
 
 
 MOMENTS = {
@@ -71,19 +67,17 @@ MOMENTS = {
 
 
 @pytest.mark.parametrize(("where", "call"), MOMENTS.values(), ids=MOMENTS)
-def test_an_interrupted_run_resumes_to_the_same_result(
-    finished, scenes, quick, tmp_path, where, call
-):
+def test_an_interrupted_run_resumes_to_the_same_result(finished, train, tmp_path, where, call):
     with failing(call, where=where):
-        fit(scenes, quick, tmp_path / "run", quiet=True)
+        train()
     assert not (tmp_path / "run" / "result.json").exists()
-    fit(scenes, quick, tmp_path / "run", resume=True, quiet=True)
+    train(resume=True)
     same(tmp_path / "run", finished)
 
 
-def test_interruption_before_the_first_epoch_leaves_no_files(scenes, quick, tmp_path):
+def test_interruption_before_the_first_epoch_leaves_no_files(train, tmp_path):
     with failing(1):
-        fit(scenes, quick, tmp_path / "run", quiet=True)
+        train()
     assert not (tmp_path / "run").exists()
 
 
@@ -96,12 +90,11 @@ def stopped(finished, tmp_path):
 
 
 @pytest.mark.parametrize("way,left", [("resume", True), ("overwrite", False)])
-def test_a_run_interrupted_before_it_resumes_is_unchanged(scenes, quick, stopped, way, left):
+def test_a_run_interrupted_before_it_resumes_is_unchanged(train, stopped, way, left):
     """As while pictures are decoded; a run to be replaced does not belong to the command."""
     before = contents(stopped, without=())
-
     with failing(1, where="spml.train.loop.Checkpoints") as ended:
-        fit(scenes, quick, stopped, quiet=True, **{way: True})
+        train(**{way: True})
     assert isinstance(ended.value, Interruption) == left and contents(stopped, without=()) == before
 
 
@@ -138,81 +131,69 @@ def noisy(experiment, seed):
 
 
 @pytest.mark.parametrize("method", ["gr", "ll_r"])
-def test_with_observed_selection_unobserved_labels_change_nothing(scenes, quick, tmp_path, method):
-    settings = replace(quick, selection="observed", method=method)
-    for name, experiment in {"true": scenes, "noise": noisy(scenes, 7)}.items():
-        fit(experiment, settings, tmp_path / name, quiet=True)
-    assert contents(tmp_path / "true", without=("last.ckpt", "result.json")) == contents(
-        tmp_path / "noise", without=("last.ckpt", "result.json")
-    )
+def test_with_observed_selection_unobserved_labels_change_nothing(train, scenes, tmp_path, method):
+    for name, data in {"true": scenes, "noise": noisy(scenes, 7)}.items():
+        train(name, data, selection="observed", method=method)
+    without = ("last.ckpt", "result.json")
+    assert contents(tmp_path / "true", without) == contents(tmp_path / "noise", without)
     assert outcome(tmp_path / "true") == outcome(tmp_path / "noise")
 
 
-def test_the_noise_would_be_seen_with_complete_selection(scenes, quick, tmp_path, finished):
-    fit(noisy(scenes, 7), quick, tmp_path / "noise", quiet=True)
-    assert outcome(tmp_path / "noise")["val_map"] != outcome(finished)["val_map"]
+def test_the_noise_would_be_seen_with_complete_selection(train, scenes, finished):
+    assert train(data=noisy(scenes, 7))["val_map"] != outcome(finished)["val_map"]
 
 
-def test_test_labels_choose_nothing(finished, scenes, quick, tmp_path):
-    flipped = replace(scenes, test=scenes.test.with_labels(-scenes.test.labels))
-    fit(flipped, quick, tmp_path / "flipped", quiet=True)
-    names = ("best_epoch", "val_map", "options")
-    assert [outcome(tmp_path / "flipped")[k] for k in names] == [
-        outcome(finished)[k] for k in names
-    ]
+def test_test_labels_choose_nothing(finished, train, scenes, tmp_path):
+    train(data=replace(scenes, test=scenes.test.with_labels(-scenes.test.labels)))
+    for name in ("best_epoch", "val_map", "options"):
+        assert outcome(tmp_path / "run")[name] == outcome(finished)[name]
 
 
-def test_without_a_test_split_the_test_figure_is_null(scenes, quick, tmp_path):
-    result = fit(replace(scenes, test=None), replace(quick, epochs=1), tmp_path / "run", quiet=True)
+def test_without_a_test_split_the_test_figure_is_null(train, scenes):
+    result = train(data=replace(scenes, test=None), epochs=1)
     assert result["test_map"] is None and result["per_class_ap"] is None
 
 
-def test_full_trains_on_complete_labels_and_records_it(scenes, quick, tmp_path):
-    fit(scenes, replace(quick, method="full", epochs=1), tmp_path / "full", quiet=True)
-    config = read_json(tmp_path / "full" / "config.json")
+def test_full_trains_on_complete_labels_and_records_it(train, scenes, tmp_path):
+    train(method="full", epochs=1)
+    config = read_json(tmp_path / "run" / "config.json")
     assert config["side_information"]["training_labels"] == "complete"
-    with refused("complete labels, which these data lack"):
-        lacking = replace(scenes, complete=None)
-        fit(lacking, replace(quick, method="full"), tmp_path / "no", quiet=True)
+    with refused("full trains on complete labels, which these data lack; give another --method"):
+        train("no", replace(scenes, complete=None), method="full")
     assert not (tmp_path / "no").exists()
 
 
-def test_patience_stops_when_validation_falls_below_the_best(scenes, quick, tmp_path, monkeypatch):
+def test_patience_stops_when_validation_falls_below_the_best(train, tmp_path, monkeypatch):
     figures = iter([0, 50, 60, 57, 70])
     monkeypatch.setattr("spml.train.loop.validation_map", lambda *args: float(next(figures)))
-    result = fit(scenes, replace(quick, epochs=4, patience_drop=2), tmp_path / "run", quiet=True)
+    result = train(epochs=4, patience_drop=2)
     assert (result["best_epoch"], result["val_map"]) == (2, 60)
     assert len(history(tmp_path / "run")) == 4  # epochs 0 to 3
 
 
-def test_an_unreadable_picture_names_file_and_line_and_leaves_nothing(pictures, quick, tmp_path):
+SMALL = {"size": 16, "batch_size": 4}
+
+
+def test_an_unreadable_picture_names_file_and_line_and_leaves_nothing(pictures, train, tmp_path):
     (pictures.parent / "photos" / "2.jpg").write_bytes(b"not a picture")
-    settings = replace(quick, size=16, batch_size=4)
     with refused(r"photos.csv, line 4: .*photos/2.jpg: not a picture that can be read.*remove"):
-        fit(load(pictures), settings, tmp_path / "run", quiet=True)
+        train(data=load(pictures), **SMALL)
     assert not (tmp_path / "run").exists()
 
 
-def test_pictures_train_end_to_end(pictures, quick, tmp_path):
-    settings = replace(quick, size=16, batch_size=4, epochs=6, flip=True, method="an")
-    result = fit(load(pictures), settings, tmp_path / "run", quiet=True)
+def test_pictures_train_end_to_end(pictures, train):
+    result = train(data=load(pictures), **SMALL, epochs=6, flip=True, method="an")
     assert result["selection"] == "observed"
     # There are no negatives to rank positives against.
     assert result["test_map"] is None and 0 < result["test_score"] <= 100
 
 
-def test_known_negatives_make_a_test_figure(pictures, quick, tmp_path):
-    lines = pictures.read_text().splitlines()
-    header, rows = (
-        lines[0].replace("label", "label,negative"),
-        [line.split(",") for line in lines[1:]],
-    )
-    others = {"red": "green|blue", "green": "red|blue", "blue": "red|green"}
-    table = [",".join([image, label, others[label], split]) for image, label, split in rows]
-    pictures.write_text("\n".join([header, *table]) + "\n")
-    result = fit(
-        load(pictures), replace(quick, size=16, batch_size=4), tmp_path / "run", quiet=True
-    )
+def test_known_negatives_make_a_test_figure(pictures, train):
+    text = pictures.read_text().replace("image,label", "image,label,negative")
+    for name, others in {"red": "green|blue", "green": "red|blue", "blue": "red|green"}.items():
+        text = text.replace(f",{name},", f",{name},{others},")
+    pictures.write_text(text)
+    result = train(data=load(pictures), **SMALL)
     assert result["selection"] == "complete" and result["test_map"] is not None
     assert "test_known" not in result
 
@@ -238,36 +219,26 @@ def test_a_figure_over_partly_known_test_labels_states_their_share(tmp_path, cap
     assert read_json(tmp_path / "run/eval-test.json")["known"] == result["test_known"]
 
 
-def test_features_are_standardised_and_learned(tmp_path):
-    rng = np.random.default_rng(0)
-    labels = np.where(rng.random((300, 4)) < 0.3, 1, -1).astype(np.int8)
-    x = (labels @ rng.normal(size=(4, 12)) * 1000 + rng.normal(size=(300, 12)) * 200 + 5e4).astype(
-        np.float32
-    )
-    split = np.repeat(["train", "val", "test"], 100)
-    np.savez(tmp_path / "f.npz", x=x, labels=labels, classes=np.array(list("abcd")), split=split)
-    from spml.train import Settings
-
-    settings = Settings(method="full", lr=1e-3, batch_size=16, epochs=10, accelerator="cpu")
-    result = fit(
-        load(tmp_path / "f.npz", labels="complete"), settings, tmp_path / "run", quiet=True
-    )
-    assert result["backbone"] == "linear" and result["test_map"] > 90
+def test_features_are_standardised_and_learned(train, features_file):
+    data = load(features_file, labels="complete")
+    data.observed.x[:] = data.observed.x * 1000 + 5e4
+    data.test.x[:] = data.test.x * 1000 + 5e4
+    own = {"backbone": "linear", "lr": 1e-3, "batch_size": 16, "epochs": 30}
+    assert train(data=data, method="full", **own)["test_map"] > 90
 
 
 def own_loss(logits, observed, *, epoch, scale=1.0):
     return scale * epoch * torch.nn.functional.softplus(logits * -observed).mean()
 
 
-def test_a_custom_loss_trains_by_its_path(scenes, quick, tmp_path):
-    settings = replace(quick, method="tests.train.test_loop:own_loss", epochs=1)
-    result = fit(scenes, settings, tmp_path / "run", options={"scale": 2.0}, quiet=True)
+def test_a_custom_loss_trains_by_its_path(train):
+    result = train(method="tests.train.test_loop:own_loss", epochs=1, options={"scale": 2.0})
     assert result["options"] == {"scale": 2.0}
 
 
-def test_the_first_losses_equal_the_recorded_ones(scenes, quick, tmp_path):
+def test_the_first_losses_equal_the_recorded_ones(train, tmp_path):
     """A refactoring must not change these."""
-    fit(scenes, replace(quick, epochs=2), tmp_path / "run", quiet=True)
+    train(epochs=2)
     lines = history(tmp_path / "run")[1:]
     assert [line["loss"] for line in lines] == pytest.approx(RECORDED, rel=1e-3)
 

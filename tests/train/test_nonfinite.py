@@ -1,6 +1,5 @@
 """Losses and gradients that are not finite."""
 
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,9 +8,8 @@ import torch
 
 from spml.errors import UserError
 from spml.model import Classifier, load_model
-from spml.model.classifier import Forward
+from spml.model.graphs import FastForward
 from spml.runs.folder import read_checkpoint
-from spml.train import fit
 from spml.train.device import Processes
 from spml.train.step import LossWatch, Step, all_finite
 from tests.conftest import history, refused
@@ -22,12 +20,11 @@ SIXTH = {"step": 6}  # the second of the second epoch
 
 
 @pytest.fixture
-def train(scenes, quick, tmp_path):
-    """Run one of the failing methods for a few epochs."""
+def broken(train):
+    """Train with one of the failing methods."""
 
     def run(method, options, **more):
-        settings = replace(quick, method=f"tests.faults.methods:{method}", **more)
-        return fit(scenes, settings, tmp_path / "run", options=options, quiet=True)
+        return train(method=f"tests.faults.methods:{method}", options=options, **more)
 
     return run
 
@@ -40,9 +37,9 @@ def finite(run):
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
-def test_a_loss_that_is_not_finite_ends_the_run_and_names_the_step(train, quick, tmp_path, value):
+def test_a_loss_that_is_not_finite_ends_the_run_and_names_the_step(broken, quick, tmp_path, value):
     with pytest.raises(UserError) as refused:
-        train("broken", {**SIXTH, "value": value})
+        broken("broken", {**SIXTH, "value": value})
     message = str(refused.value)
     rows = np.random.default_rng((quick.seed, 2)).permutation(128)[32:64]
     assert message.startswith(f"loss is {value} in epoch 2, batch 2: logits from -")
@@ -51,34 +48,33 @@ def test_a_loss_that_is_not_finite_ends_the_run_and_names_the_step(train, quick,
     assert finite(tmp_path / "run")["epoch"] == 1
 
 
-def test_such_a_run_can_be_resumed_with_on_nan_skip(scenes, quick, tmp_path, train):
+def test_such_a_run_can_be_resumed_with_on_nan_skip(broken, tmp_path):
     with refused("--on-nan skip"):
-        train("broken", SIXTH)
-    settings = replace(quick, method="tests.faults.methods:broken", on_nan="skip")
-    fit(scenes, settings, tmp_path / "run", options=SIXTH, quiet=True, resume=True)
+        broken("broken", SIXTH)
+    broken("broken", SIXTH, on_nan="skip", resume=True)
     assert [line.get("skipped") for line in history(tmp_path / "run")] == [None, None, 1, None]
 
 
-def test_the_bar_shows_the_last_known_loss(train, monkeypatch):
+def test_the_bar_shows_the_last_known_loss(broken, monkeypatch):
     shown = []
     monkeypatch.setattr(
         "spml.train.display.Display.advance", lambda self, count, loss=None: shown.append(loss)
     )
-    result = train("broken", {"step": -1}, epochs=1)
+    result = broken("broken", {"step": -1}, epochs=1)
     losses = [loss for loss in shown if loss is not None]
     assert len(losses) == STEPS and all(isinstance(loss, float) for loss in losses)
     assert result["epochs"] == 1
 
 
-def test_a_run_that_fails_in_its_first_epoch_leaves_no_files(train, tmp_path):
+def test_a_run_that_fails_in_its_first_epoch_leaves_no_files(broken, tmp_path):
     with refused("epoch 1, batch 3"):
-        train("broken", {"step": 3})
+        broken("broken", {"step": 3})
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("method", ["broken", "broken_gradient"])
-def test_batches_that_are_not_finite_can_be_skipped(train, tmp_path, method):
-    train(method, SIXTH, on_nan="skip")
+def test_batches_that_are_not_finite_can_be_skipped(broken, tmp_path, method):
+    broken(method, SIXTH, on_nan="skip")
     lines = history(tmp_path / "run")
     assert [line.get("skipped") for line in lines] == [None, None, 1, None]
     assert 0.05 < lines[2]["loss"] < lines[1]["loss"]
@@ -86,7 +82,7 @@ def test_batches_that_are_not_finite_can_be_skipped(train, tmp_path, method):
     assert all_finite(load_model(tmp_path / "run")[0].parameters())
 
 
-def test_skipped_batches_do_not_count_in_the_loss_of_an_epoch(train, tmp_path, monkeypatch):
+def test_skipped_batches_do_not_count_in_the_loss_of_an_epoch(broken, tmp_path, monkeypatch):
     losses, add = [], LossWatch.add
 
     def noted(self, loss, *more):
@@ -94,15 +90,14 @@ def test_skipped_batches_do_not_count_in_the_loss_of_an_epoch(train, tmp_path, m
         add(self, loss, *more)
 
     monkeypatch.setattr(LossWatch, "add", noted)
-    train("broken", SIXTH, on_nan="skip", epochs=2)
+    broken("broken", SIXTH, on_nan="skip", epochs=2)
     assert len(losses) == 2 * STEPS - 1
     assert history(tmp_path / "run")[2]["loss"] == pytest.approx(np.mean(losses[STEPS:]))
 
 
-def test_an_epoch_without_any_finite_loss_ends_the_run(scenes, quick, tmp_path):
-    settings = replace(quick, method="tests.train.test_nonfinite:never_finite", on_nan="skip")
+def test_an_epoch_without_any_finite_loss_ends_the_run(train):
     with refused("no batch of epoch 1 had a finite loss; try"):
-        fit(scenes, settings, tmp_path / "run", quiet=True)
+        train(method="tests.train.test_nonfinite:never_finite", on_nan="skip")
 
 
 def never_finite(logits, observed):
@@ -115,25 +110,25 @@ never_finite.needs = frozenset({"index"})  # not called by check_method
 @pytest.fixture
 def blinded(monkeypatch):
     """Replace the pictures of the sixth step by NaN."""
-    calls, call = [], Forward.__call__
+    calls, call = [], FastForward.__call__
 
     def blind(self, x):
         calls.append(1)
         return call(self, x * float("nan") if len(calls) == 6 else x)
 
-    monkeypatch.setattr(Forward, "__call__", blind)
+    monkeypatch.setattr(FastForward, "__call__", blind)
 
 
-def test_skipped_logits_reach_neither_method_nor_batch_norm(train, tmp_path, blinded):
-    train("broken", {}, on_nan="skip")
+def test_skipped_logits_reach_neither_method_nor_batch_norm(broken, tmp_path, blinded):
+    broken("broken", {}, on_nan="skip")
     assert [line.get("skipped") for line in history(tmp_path / "run")] == [None, None, 1, None]
     state = finite(tmp_path / "run")["method"]
     assert all_finite([state["scores"]]) and state["steps"] == 3 * STEPS - 1
 
 
-def test_logits_that_are_nan_end_the_run(train, tmp_path, blinded):
+def test_logits_that_are_nan_end_the_run(broken, tmp_path, blinded):
     with refused("loss is nan in epoch 2, batch 2: logits from nan to nan"):
-        train("broken", {})
+        broken("broken", {})
     assert finite(tmp_path / "run")["epoch"] == 1
 
 
@@ -160,36 +155,37 @@ def test_no_nan_reaches_a_method(which):
     assert step.loss(x, torch.zeros(2, 3), torch.from_numpy(rows), rows, 1) is None and not calls
 
 
-def test_a_gradient_that_is_nan_is_found_before_a_checkpoint_is_written(train, tmp_path):
-    with refused("weights are not finite after epoch 2, batch 2, although its loss was; try"):
-        train("broken_gradient", SIXTH, checkpoint_minutes=1e-9)
+GRADIENTS = {  # step of the gradient, message, epochs and steps of the last checkpoint
+    "before a checkpoint": (6, "batch 2, although its loss was; try", 1e-9, (1, 1)),
+    "in the last batch, before validation": (8, "batch 4", 10, (1, None)),
+}
+
+
+@pytest.mark.parametrize(("step", "message", "minutes", "saved"), GRADIENTS.values(), ids=GRADIENTS)
+def test_a_gradient_that_is_nan_is_found(broken, tmp_path, step, message, minutes, saved):
+    with refused(f"weights are not finite after epoch 2, {message}"):
+        broken("broken_gradient", {"step": step}, checkpoint_minutes=minutes)
     state = finite(tmp_path / "run")
-    assert (state["epoch"], state["within"]["step"]) == (1, 1)
+    assert (state["epoch"], state["within"].get("step")) == saved
 
 
-def test_a_gradient_that_is_nan_in_the_last_batch_is_found_before_validation(train, tmp_path):
-    with refused("weights are not finite after epoch 2, batch 4"):
-        train("broken_gradient", {"step": 8})
-    assert finite(tmp_path / "run")["epoch"] == 1
-
-
-def test_a_gradient_that_is_nan_is_found_by_the_next_loss(train, tmp_path):
+def test_a_gradient_that_is_nan_is_found_by_the_next_loss(broken, tmp_path):
     with refused("loss is nan in epoch 2, batch 3: logits from nan"):
-        train("broken_gradient", SIXTH)
+        broken("broken_gradient", SIXTH)
     assert finite(tmp_path / "run")["epoch"] == 1
 
 
 @pytest.mark.parametrize("method", ["broken", "broken_gradient"])
-def test_linear_init_checks_losses_too(train, tmp_path, method):
+def test_linear_init_checks_losses_too(broken, tmp_path, method):
     with refused(r"(loss is nan in|not finite after) linear init, epoch 2, batch [23]"):
-        train(method, SIXTH, linear_init=2)
+        broken(method, SIXTH, linear_init=2)
     assert not (tmp_path / "run").exists()
-    train(method, SIXTH, linear_init=2, on_nan="skip")
+    broken(method, SIXTH, linear_init=2, on_nan="skip")
     assert history(tmp_path / "run")[0]["linear_init"]["skipped"] == 1
     finite(tmp_path / "run")
 
 
-def test_features_that_are_nan_reach_no_method_in_linear_init(train, tmp_path, monkeypatch):
+def test_features_that_are_nan_reach_no_method_in_linear_init(broken, tmp_path, monkeypatch):
     features, holes = Classifier.features, []
 
     def with_a_hole(self, x):
@@ -199,7 +195,7 @@ def test_features_that_are_nan_reach_no_method_in_linear_init(train, tmp_path, m
         return output
 
     monkeypatch.setattr(Classifier, "features", with_a_hole)
-    train("broken", {}, linear_init=1, on_nan="skip")
+    broken("broken", {}, linear_init=1, on_nan="skip")
     assert history(tmp_path / "run")[0]["linear_init"]["skipped"] == 1
     state = finite(tmp_path / "run")["method"]
     assert state["steps"] == 4 * STEPS - 1

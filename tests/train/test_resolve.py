@@ -7,7 +7,6 @@ import torch
 
 from spml import losses
 from spml.data import LabelTable, load
-from spml.data.experiment import Experiment
 from spml.train import Settings
 from spml.train.resolve import COMPILE_FROM, method_options, resolve
 from tests.conftest import refused
@@ -24,12 +23,6 @@ def has(settings, **expected):
 @pytest.fixture(scope="module")
 def digits():
     return load("digits")
-
-
-def test_digits_use_the_tiny_backbone_at_their_own_size(digits):
-    settings = resolve(Settings(), digits)
-    size = digits.observed.x.shape[-1]
-    has(settings, backbone="tiny", weights="none", size=size, flip=False, selection="complete")
 
 
 DATA = {
@@ -88,49 +81,40 @@ def test_benchmarks_use_the_protocol_of_the_paper(name, epochs, batch, lr):
     has(settings, observe_seed=1200, split_seed=1200)
 
 
-def test_pictures_of_a_user_have_their_own_defaults():
-    settings = resolve(Settings(), experiment("mine.csv"))
-    has(settings, method="auto", backbone="tf_efficientnet_lite0")
-    has(settings, epochs=10, batch_size=16, size=448)
-
-
 @pytest.mark.parametrize(("items", "lr"), [(10, 1.5e-4), (1200, 1e-4), (9000, 5e-5)])
-def test_a_run_of_few_steps_learns_faster(items, lr):
+def test_on_pictures_of_a_user_a_run_of_few_steps_learns_faster(items, lr):
     own = replace(experiment("mine.csv"), train_rows=np.arange(items))
-    assert resolve(Settings(), own).lr == lr
+    has(resolve(Settings(), own), lr=lr, method="auto", backbone="tf_efficientnet_lite0")
+    has(resolve(Settings(), own), epochs=10, batch_size=16, size=448)
 
 
 @pytest.mark.parametrize(
     ("explicit", "times"), [({}, 10), ({"method": "mime"}, 1), ({"head": "query"}, 1)]
 )
 def test_on_data_of_a_user_a_transformer_learns_no_faster_than_the_backbone(explicit, times):
-    assert resolve(Settings(**explicit), experiment("mine.csv")).head_lr == times
-    assert resolve(Settings(**explicit, head_lr=3.0), experiment("mine.csv")).head_lr == 3
-    assert (
-        resolve(Settings(**explicit), experiment("mine.npz", np.zeros((3, 8), np.float32))).head_lr
-        == times
-    )
+    vectors, pictures = experiment("mine.npz", np.zeros((3, 8), np.float32)), experiment("mine.csv")
+    for own in (vectors, pictures):
+        assert resolve(Settings(**explicit), own).head_lr == times
+        assert resolve(Settings(**explicit, head_lr=3.0), own).head_lr == 3
     assert resolve(Settings(**explicit), experiment("voc")).head_lr == 10  # of the protocol
 
 
 @pytest.mark.parametrize(
-    ("method", "rates"), [("gr", (3e-3, 10)), ("mime", (1e-3, 1)), ("lagc", (1e-3, 1))]
+    ("method", "lr", "head_lr"), [("gr", 3e-3, 10), ("mime", 1e-3, 1), ("lagc", 1e-3, 1)]
 )
-def test_digits_rates_fit_the_head(digits, method, rates):
+def test_digits_use_the_tiny_backbone_at_their_own_size_with_rates_for_the_head(
+    digits, method, lr, head_lr
+):
     settings = resolve(Settings(method=method), digits)
-    assert (settings.lr, settings.head_lr) == rates
-
-
-def test_features_use_a_linear_model():
-    settings = resolve(Settings(), VECTORS)
-    has(settings, backbone="linear", weights="none", selection="observed", flip=False, size=0)
-    has(settings, epochs=30, lr=2e-4, head_lr=10)
+    has(settings, lr=lr, head_lr=head_lr, size=digits.observed.x.shape[-1])
+    has(settings, backbone="tiny", weights="none", flip=False, selection="complete")
 
 
 @pytest.mark.parametrize(("items", "size"), [(3, 16), (2000, 40), (90_000, 128)])
-def test_an_epoch_of_features_has_fifty_steps_within_bounds(items, size):
-    own = VECTORS
-    assert resolve(Settings(), replace(own, train_rows=np.arange(items))).batch_size == size
+def test_features_use_a_linear_model_and_fifty_steps_an_epoch_within_bounds(items, size):
+    settings = resolve(Settings(), replace(VECTORS, train_rows=np.arange(items)))
+    has(settings, backbone="linear", weights="none", selection="observed", flip=False, size=0)
+    has(settings, epochs=30, lr=2e-4, head_lr=10, batch_size=size)
 
 
 @pytest.mark.parametrize("explicit", [{"size": 32}, {"flip": True}, {"crop": 0.5}])
@@ -149,21 +133,22 @@ def test_arrays_keep_their_size_and_the_method_chooses_the_head():
     assert resolve(Settings(method="smile"), VECTORS).head == "linear"
 
 
-def test_arrays_that_are_not_square_use_their_longer_side():
-    for shape in ((3, 3, 8, 12), (3, 3, 12, 8)):
-        assert resolve(Settings(), experiment("mine.npz", np.zeros(shape, np.uint8))).size == 12
-        assert (
-            resolve(Settings(size=6), experiment("mine.npz", np.zeros(shape, np.uint8))).size == 6
-        )
+@pytest.mark.parametrize("shape", [(3, 3, 8, 12), (3, 3, 12, 8)])
+def test_arrays_that_are_not_square_use_their_longer_side(shape):
+    own = experiment("mine.npz", np.zeros(shape, np.uint8))
+    assert (resolve(Settings(), own).size, resolve(Settings(size=6), own).size) == (12, 6)
 
 
-def test_the_tiny_backbone_has_no_pretrained_weights():
-    assert resolve(Settings(backbone="tiny"), experiment("voc")).weights == "none"
-    assert resolve(Settings(backbone="resnet18"), experiment("voc")).weights == "pretrained"
-    assert (
-        resolve(Settings(backbone="tiny", weights="mine.pth"), experiment("voc")).weights
-        == "mine.pth"
-    )
+@pytest.mark.parametrize(
+    ("explicit", "weights"),
+    [
+        ({"backbone": "tiny"}, "none"),
+        ({"backbone": "resnet18"}, "pretrained"),
+        ({"backbone": "tiny", "weights": "mine.pth"}, "mine.pth"),
+    ],
+)
+def test_the_tiny_backbone_has_no_pretrained_weights(explicit, weights):
+    assert resolve(Settings(**explicit), experiment("voc")).weights == weights
 
 
 @pytest.mark.parametrize(("fewer", "how"), [(1, "graphs"), (0, "compile")])
@@ -173,15 +158,6 @@ def test_a_long_run_on_one_gpu_is_compiled(fewer, how):
     assert resolve(Settings(accelerator="cuda", epochs=epochs), own).compile == how
     several = Settings(accelerator="cuda", epochs=epochs, devices=2)
     assert resolve(several, own).compile == "none"
-
-
-def test_explicit_settings_are_not_changed():
-    network = {"backbone": "tiny", "weights": "none", "size": 32, "head": "linear", "head_lr": 3.0}
-    rest = {"epochs": 2, "batch_size": 3, "lr": 0.5, "flip": False, "accelerator": "cpu"}
-    explicit = Settings(**network, **rest)
-    settings = resolve(explicit, experiment("voc"))
-    stays = {name: value for name, value in vars(explicit).items() if value is not None}
-    has(settings, **{**stays, "compile": "none", "selection": "observed"})
 
 
 ABOVE_0 = ("epochs", "batch_size", "lr", "head_lr", "size", "linear_lr", "linear_batch_size")
@@ -232,16 +208,14 @@ def test_a_benchmark_uses_the_published_options_of_a_method():
 
 
 def test_completely_labelled_validation_rows_choose_the_epoch():
-    table = LabelTable(
-        ["a", "b", "c"], ["one", "two"], np.array([[1, 0], [0, 1], [1, -1]], np.int8)
-    )
-    own = Experiment(
-        "my.csv", table.classes, table, None, np.array([0, 1]), np.array([2]), None, "observed"
+    labels = np.array([[1, 0], [0, 1], [1, -1]], np.int8)
+    own = replace(
+        experiment("my.csv"), observed=LabelTable(["a", "b", "c"], ["one", "two"], labels)
     )
     assert resolve(Settings(), own).selection == "complete"
     assert own.validation_labels("complete").tolist() == [[1, -1]]
     # Stored sparse, without the negatives.
-    known = table.with_labels(np.array([[-1, -1], [-1, 1], [1, -1]], np.int8))
+    known = own.observed.with_labels(np.array([[-1, -1], [-1, 1], [1, -1]], np.int8))
     assert replace(own, observed=known).validates_completely
     other = replace(own, train_rows=np.array([0, 2]), val_rows=np.array([1]))
     assert resolve(Settings(), other).selection == "observed"

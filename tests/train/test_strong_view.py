@@ -19,8 +19,9 @@ def pictures():
 
 
 def test_a_view_depends_on_seed_epoch_and_item_alone(pictures):
-    rows = np.array([4, 9, 1, 0, 7, 3])
+    rows, before = np.array([4, 9, 1, 0, 7, 3]), pictures.clone()
     views = strong.strong_view(pictures, rows, 0, 3)
+    assert torch.equal(pictures, before)
     assert views.shape == pictures.shape and views.dtype == torch.uint8
     order = np.array([5, 2, 0])
     assert torch.equal(strong.strong_view(pictures[order], rows[order], 0, 3), views[order])
@@ -29,13 +30,6 @@ def test_a_view_depends_on_seed_epoch_and_item_alone(pictures):
     for seed, epoch in ((1, 3), (0, 4)):
         other = strong.strong_view(pictures, rows, seed, epoch)
         assert all(not torch.equal(a, b) for a, b in zip(other, views, strict=True))
-
-
-def test_the_first_view_stays_as_it_is(pictures):
-    before = pictures.clone()
-    for epoch in range(1, 20):
-        strong.strong_view(pictures, np.arange(6), 0, epoch)
-    assert torch.equal(pictures, before)
 
 
 def chosen(number, sign):
@@ -65,12 +59,8 @@ def test_operations_equal_randaugment_at_magnitude_9(pictures, sign):
             )
             distances.append((view.int() - expected.int()).abs().max().item())
         assert min(distances) <= 1, name
-
-
-def test_both_directions_differ(pictures):
-    for number in range(1, 10):
-        left, right = (strong._operation(pictures[1], chosen(number, sign)) for sign in (-1.0, 1.0))
-        assert not torch.equal(left, right)
+        other = strong._operation(pictures[0], chosen(number, -sign))
+        assert torch.equal(other, view) != signed, name
 
 
 def test_a_translation_is_relative_to_each_side():

@@ -106,6 +106,13 @@ class Browser:
             time.sleep(0.1)
         raise TimeoutError(f"never true: {script}\n{self.value('document.body.innerText')[:2000]}")
 
+    def downloaded(self, path: Path) -> None:
+        """Wait until a file is there, with all its bytes."""
+        end = time.monotonic() + 60
+        while not path.exists() or list(path.parent.glob("*.crdownload")):
+            assert time.monotonic() < end, f"{path} never came"
+            self.value("new Promise(done => setTimeout(done, 20))")
+
     def go(self, address: str) -> None:
         """Open a page in place of the current one, which may have the same address."""
         self.value("window.left = true")

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import shlex
-import struct
 import zlib
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from spml.cli import main
 from spml.model import Classifier, ModelInfo, save_model
@@ -85,37 +86,39 @@ def small_model(tmp_path_factory):
 
 
 @pytest.fixture
-def noisy(monkeypatch):
-    """Replace every unobserved label of the complete tables by noise; count the loads."""
+def changed(monkeypatch):
+    """Let the data of a run change after training by a function; return the loads from then on."""
     from spml.use import evaluate
 
     load, loaded = evaluate.load, []
 
-    def with_noise(*args, **named):
-        data = load(*args, **named)
-        table, rng = data.complete.labels, np.random.default_rng(6)
-        noise = np.where(rng.random(table.shape) < 0.5, 1, -1).astype(np.int8)
-        loaded.append(args)
-        labels = np.where(data.observed.labels == 1, 1, noise)
-        return replace(data, complete=data.complete.with_labels(labels))
+    def change_by(how):
+        def load_changed(*args, **named):
+            loaded.append(args)
+            return how(load(*args, **named))
 
-    def start():
-        monkeypatch.setattr(evaluate, "load", with_noise)
+        monkeypatch.setattr(evaluate, "load", load_changed)
         return loaded
 
-    return start
+    return change_by
 
 
-def huge_png(path: Path, side: int = 20_000) -> None:
-    """A PNG whose header claims this size and whose pixels are missing."""
+def with_noise(data):
+    """Replace every unobserved label of the complete table by noise."""
+    rng = np.random.default_rng(6)
+    noise = np.where(rng.random(data.complete.labels.shape) < 0.5, 1, -1).astype(np.int8)
+    labels = np.where(data.observed.labels == 1, 1, noise)
+    return replace(data, complete=data.complete.with_labels(labels))
 
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        checksum = struct.pack(">I", zlib.crc32(kind + data))
-        return struct.pack(">I", len(data)) + kind + data + checksum
 
-    head = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
-    chunks = chunk(b"IHDR", head) + chunk(b"IDAT", b"") + chunk(b"IEND", b"")
-    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunks)
+def huge_png(width: int = 20_000, height: int = 20_000) -> bytes:
+    """A PNG of a few bytes whose header claims this size."""
+    buffer = io.BytesIO()
+    Image.new("RGB", (1, 1)).save(buffer, "PNG")
+    data = bytearray(buffer.getvalue())
+    data[16:24] = width.to_bytes(4, "big") + height.to_bytes(4, "big")
+    data[29:33] = zlib.crc32(bytes(data[12:29])).to_bytes(4, "big")
+    return bytes(data)
 
 
 def rows(path):

@@ -12,7 +12,7 @@ from spml.errors import UserError
 from spml.model.store import read_info
 from spml.use.calibrate.calibrate import calibrate
 from spml.use.evaluate import assess, run_data, run_split
-from tests.use.conftest import NAMES, TRAIN, cli, edit, observe_only
+from tests.use.conftest import NAMES, TRAIN, cli, edit, observe_only, with_noise
 
 
 def test_evaluation_repeats_the_runs_own_figures(run):
@@ -62,11 +62,11 @@ def test_classes_that_differ_from_the_models_are_reported():
             run_data(config, classes, None)
 
 
-def test_estimates_read_no_other_label(run, noisy):
+def test_estimates_read_no_other_label(run, changed):
     complete = assess(run, "val")
     observe_only(run)
     before = assess(run, "val"), (run / "eval-val.json").read_bytes()
-    loaded = noisy()
+    loaded = changed(with_noise)
     assert (assess(run, "val"), (run / "eval-val.json").read_bytes()) == before and loaded
     edit(run / "config.json", selection="complete")
     assert assess(run, "val") != complete  # the noise did arrive

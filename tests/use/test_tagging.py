@@ -85,11 +85,6 @@ def test_the_most_probable_classes_by_number():
     assert stay == [[2, 0], [2, 1], [2, 0]]  # classes that reach their thresholds
 
 
-def test_a_probability_that_is_the_threshold_reaches_it():
-    even = np.zeros((1, 3), np.float32)
-    assert Rule({}).columns(even, even, INFO) == [[0]]
-
-
 def test_names_are_joined_by_commas_unless_a_class_has_one(make_model):
     run = make_model(classes=["dog", "cat", "salt, pepper"])
     assert named_classes(None, run) == []

@@ -73,10 +73,6 @@ class Unknown:
         path, logits = self.run.scores_file("val", epoch), self.run.scores("val", epoch)
         if logits is None:
             raise UserError(f"{path} is not there: the run's scores of epoch {epoch} are needed")
-        if logits.shape != self.mask.shape:
-            raise UserError(
-                f"{path}: logits of shape {logits.shape} do not fit the labels {self.mask.shape}"
-            )
         confidence = sigmoid(logits[self.mask])
         if not np.isfinite(confidence).all():
             raise UserError(f"{path} holds scores that are not numbers: the run has diverged")
@@ -90,10 +86,6 @@ def unknown_labels(folder: Path) -> Unknown:
     if truth is None or stored is None:
         raise UserError(f"{folder} has no {LABELS} and {OBSERVED} with validation labels")
     observed = stored.val
-    if observed.shape != truth.shape:
-        raise UserError(
-            f"{folder}: validation labels {truth.shape} do not fit those observed {observed.shape}"
-        )
     mask = observed == 0
     if set(truth[mask].tolist()) != {1, -1}:
         raise UserError(

@@ -141,7 +141,7 @@ def _line(number: int) -> dict[str, Any]:
     return {**look(number), "marker": ""}
 
 
-def _axes(ax: Axes, below: str, beside: str) -> None:
+def _axes(ax: Axes, below: str, beside: str = "") -> None:
     ax.set_xlabel(below)
     ax.set_ylabel(beside)
     ax.grid(axis="y")
@@ -188,10 +188,7 @@ def _distances(ax: Axes, studies: Sequence[Distinguishability]) -> None:
     ax.set_xlim(-0.3, max(one.epochs[-1] for one in studies) + 0.4)
     name_ends(ax, ends, 1.01)
     whole_epochs(ax)
-    ax.grid(axis="y")
-    ax.tick_params(length=0)
-    ax.set_xlabel("epoch (circled: the best)")
-    ax.set_ylabel("Wasserstein-1 distance")
+    _axes(ax, "epoch (circled: the best)", "Wasserstein-1 distance")
 
 
 def _histogram(ax: Axes, one: Distinguishability, top: float) -> None:
@@ -258,8 +255,6 @@ def _ratios(ax: Axes, ratios: Ratios, a: float) -> None:
     ax.plot(confidence[few], ratio[few], fillstyle="none", label=rare, **dots)
     ax.set_xlim(0, 1)
     ax.set_ylim(-0.03, 1.03)
-    ax.grid(axis="y")
-    ax.tick_params(length=0)
-    ax.set_xlabel("confidence")
+    _axes(ax, "confidence")
     if ratios.epoch == 0:
         ax.legend(loc="upper left", handlelength=1.6, borderpad=0.2, labelspacing=0.25)

@@ -35,8 +35,8 @@ def cells(table: Table, *, brief: bool = False) -> ResultTable:
     columns = {
         "method": [row.label for row in rows],
         table.figure: [str(row.test) for row in rows],
-        "seeds": [_of(row.seeds, row.wanted) for row in rows],
-        f"− {table.against}": [_short(row) if brief else versus(row) for row in rows],
+        "seeds": [" of ".join(dict.fromkeys((str(row.seeds), str(row.wanted)))) for row in rows],
+        f"− {table.against}": [versus(row, brief=brief) for row in rows],
         **quoted([name for name in COLUMNS if name == own]),
     }
     if not brief:
@@ -53,10 +53,6 @@ def cells(table: Table, *, brief: bool = False) -> ResultTable:
     footnotes = [f"[{mark}] {text}" for text, mark in marks.items() if f" [{mark}]" in every]
     title = f"{table.title}, {table.data}: {table.figure} in percent"
     return ResultTable(title, list(filled), body, [*_notes(table, brief), *footnotes])
-
-
-def _of(seeds: int, wanted: int) -> str:
-    return f"{seeds}" if seeds == wanted else f"{seeds} of {wanted}"
 
 
 def _quote(quote: Quote | None, marks: dict[str, int], named: bool = False) -> str:
@@ -98,16 +94,13 @@ def _notes(table: Table, brief: bool) -> list[str]:
     return notes
 
 
-def versus(row: Row) -> str:
+def versus(row: Row, *, brief: bool = False) -> str:
     """Return the difference between a row and the row it is compared with."""
     if row.versus is None:
         return ""
     v = row.versus
-    return f"{signed(v.difference)} [{signed(v.low)}, {signed(v.high)}], p = {v.p:.3f}"
-
-
-def _short(row: Row) -> str:
-    return "" if row.versus is None else f"{signed(row.versus.difference)}, p = {row.versus.p:.3f}"
+    interval = "" if brief else f" [{signed(v.low)}, {signed(v.high)}]"
+    return f"{signed(v.difference)}{interval}, p = {v.p:.3f}"
 
 
 def markdown(table: Table) -> str:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from spml.data.benchmarks import BENCHMARKS
@@ -185,10 +186,10 @@ def _usual(method: str, data: str) -> Options:
 def benchmark(data: str) -> str:
     """Return a benchmark's name without its version: "voc" for "voc@jpeg88-448".
 
-    Other names and paths are returned unchanged.
+    Other names and paths, such as that of a file coco@mine.npz, are returned unchanged.
     """
     name = data.partition("@")[0]
-    return name if name in BENCHMARKS else data
+    return name if name in BENCHMARKS and not Path(data).exists() else data
 
 
 def distinct(runs: Sequence[Run]) -> list[Run]:

@@ -26,45 +26,21 @@ if TYPE_CHECKING:
 REMEDY = "give a bench.json written by spml bench or spml ablate"
 ROW = {"label", "trials", "finals", "wanted"}
 FIGURES = ("val_map", "test_map", "best_epoch", "seconds")
-# entries that tables and figures read, and their permitted types
-Kinds = dict[str, tuple[type, ...]]
-RESULT: Kinds = {
-    **dict.fromkeys(("val_map", "test_map"), (float, int, type(None))),
-    "best_epoch": (int,),
-    "selection": (str,),
-    "per_class_ap": (dict, type(None)),
-}
-BOOTSTRAP: Kinds = {"seed": (int,), "images": (int,), "maps": (list,)}
+RESULT = ("val_map", "best_epoch", "selection")  # entries that tables and figures read
 COUNTS = "observed_counts"
 
 
 def check_result(result: Any, where: object, remedy: str = DAMAGED) -> None:
     """Raise UserError if a run's result lacks an entry that tables and figures read."""
-    _check(result, "result", RESULT, where, remedy)
-
-
-def _check(part: Any, name_of: str, kinds: Kinds, where: object, remedy: str) -> None:
-    if not isinstance(part, dict):
-        raise UserError(f"{where}: the {name_of} is not a JSON object; {remedy}")
-    for name, allowed in kinds.items():
-        if not isinstance(part.get(name), allowed):
-            raise UserError(
-                f"{where}: {name} of the {name_of} cannot be {part.get(name)!r}; {remedy}"
-            )
+    known = result if isinstance(result, dict) else {}
+    if missing := [name for name in RESULT if name not in known]:
+        raise UserError(f"{where}: the result lacks {', '.join(missing)}; {remedy}")
 
 
 def check_record(record: Record, where: object, remedy: str = DAMAGED) -> None:
     """Raise UserError if a record describes neither a finished nor a failed run."""
-    if isinstance(record.get("error"), str):
-        return
-    check_result(record.get("result"), where, remedy)
-    lists = {COUNTS: record.get(COUNTS, [])}
-    if "bootstrap" in record:
-        _check(record["bootstrap"], "bootstrap", BOOTSTRAP, where, remedy)
-        lists["maps"] = record["bootstrap"]["maps"]
-    for name, values in lists.items():
-        if not (isinstance(values, list) and all(isinstance(one, int | float) for one in values)):
-            raise UserError(f"{where}: {name} must be a list of numbers; {remedy}")
+    if not isinstance(record.get("error"), str):
+        check_result(record.get("result"), where, remedy)
 
 
 def read_record(path: Path, remedy: str = DAMAGED) -> Record:
@@ -133,14 +109,8 @@ def read_collected(path: Path) -> Record:
 
 def refuse_foreign(folder: Path, names: Iterable[str]) -> None:
     """Raise UserError if the folder has a file with one of these names that no bench wrote."""
-    try:
-        ours = {"counts", "runs"} <= set(
-            json.loads((folder / "plan.json").read_text(encoding="utf-8"))
-        )
-    except (OSError, ValueError, TypeError):
-        ours = (folder / "records").is_dir()
-    for name in names:
-        if not ours and (folder / name).exists():
+    for name in () if (folder / "records").is_dir() else names:
+        if (folder / name).exists():
             raise UserError(f"{folder / name} exists and no bench wrote it; give another --out")
 
 

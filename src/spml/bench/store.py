@@ -58,12 +58,7 @@ class RunStore:
         """Return the record of a run; None if the run is neither finished nor failed."""
         path = self.home / f"{run_id}.json"
         if run_id not in self._read and path.is_file():
-            try:
-                self._read[run_id] = read_record(path, REMOVE)
-            except UserError:
-                if path.is_file():
-                    raise
-                return None  # another process has just deleted it
+            self._read[run_id] = read_record(path, REMOVE)
         return self._read.get(run_id)
 
     def state(self, run_id: str) -> State:

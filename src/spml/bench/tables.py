@@ -102,9 +102,26 @@ def table(stored: Record, against: str | None = None) -> Table:
     data = benchmark(stored["data"])
     rows = []
     for row in stored["rows"]:
-        own = done[row["label"]]
-        versus = None if row["label"] == against else _versus(own, base, key)
-        rows.append(_row(row, runs, own, key, data, versus))
+        label, own = row["label"], done[row["label"]]
+        results = [record["result"] for record in own]
+        names = [*row["trials"], *row["finals"]]
+        failed = [runs[name]["error"] for name in names if "error" in runs.get(name, {})]
+        quotes = {name: quote for name in COLUMNS if (quote := paper_quote(label, name))}
+        one = Row(
+            label=label,
+            test=Summary.of([result.get(key) for result in results]),
+            val=Summary.of([result.get("val_map") for result in results]),
+            thirds=by_third(own),
+            seeds=len(own),
+            wanted=row["wanted"],
+            chosen=_chosen(row.get("chosen")),
+            errors=tuple(dict.fromkeys(failed)),
+            failed=len(failed),
+            versus=None if label == against else _versus(own, base, key),
+            quoted=quotes if data in COLUMNS else {},
+            elsewhere=tuple(other_quotes(label, data)),
+        )
+        rows.append(one)
     kinds = sorted({str(result["selection"]) for result in every})
     figure = f"validation {chosen_by(kinds)}"
     return Table(
@@ -126,34 +143,6 @@ def shown_figure(results: Sequence[Record]) -> Literal["test_map", "val_map"]:
 
 def _done(ids: Sequence[str], runs: Mapping[str, Record]) -> list[Record]:
     return [record for name in ids if (record := runs.get(name)) is not None and done_in(record)]
-
-
-def _row(
-    row: Record,
-    runs: Mapping[str, Record],
-    done: list[Record],
-    key: str,
-    data: str,
-    versus: Comparison | None,
-) -> Row:
-    results = [record["result"] for record in done]
-    names = [*row["trials"], *row["finals"]]
-    failed = [runs[name]["error"] for name in names if "error" in runs.get(name, {})]
-    quotes = {name: quote for name in COLUMNS if (quote := paper_quote(row["label"], name))}
-    return Row(
-        label=row["label"],
-        test=Summary.of([result.get(key) for result in results]),
-        val=Summary.of([result.get("val_map") for result in results]),
-        thirds=by_third(done),
-        seeds=len(done),
-        wanted=row["wanted"],
-        chosen=_chosen(row.get("chosen")),
-        errors=tuple(dict.fromkeys(failed)),
-        failed=len(failed),
-        versus=versus,
-        quoted=quotes if data in COLUMNS else {},
-        elsewhere=tuple(other_quotes(row["label"], data)),
-    )
 
 
 def _chosen(best: Record | None) -> str:

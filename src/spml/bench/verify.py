@@ -7,9 +7,9 @@ the positives, and every tie broken in their favour.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -118,9 +118,9 @@ def _verify_run(folder: Path, own: Record, name: str, record: Record) -> Iterato
     if scored is not None:  # scores of the test items
         classes = {folder.name: own.get("per_class_ap"), name: stored.get("per_class_ap")}
         listed = {where: aps for where, aps in classes.items() if aps is not None}
-        yield from _wrong_classes(scored, listed)
-        yield from _wrong_draws(scored, name, record.get("bootstrap"))
-    yield from _wrong_counts(run, name, record.get(COUNTS))
+        yield from _wrong(_classes(scored, listed))
+        yield from islice(_wrong(_draws(scored, name, record.get("bootstrap"))), 1)
+    yield from _wrong(_counts(run, name, record.get(COUNTS)))
 
 
 def without_scores(runs: Path, records: Path) -> int:
@@ -129,35 +129,32 @@ def without_scores(runs: Path, records: Path) -> int:
     return sum(done_in(read_json(path)) for path in missing)
 
 
-def _wrong_classes(scored: _Scored, recorded: dict[str, dict[str, float]]) -> Iterator[Check]:
-    """Yield the classes whose AP disagrees with the scores."""
+def _wrong(checks: Iterable[Check]) -> Iterator[Check]:
+    return (check for check in checks if not check.agrees)
+
+
+def _classes(scored: _Scored, recorded: dict[str, dict[str, float]]) -> Iterator[Check]:
+    """Check the AP of each class, by the name of its source."""
     if not recorded:
         return
-    limits = [100 * average_precision(ranks, scored.truth) for ranks in _ranks(*scored[:2])]
+    ends = [100 * average_precision(ranks, scored.truth) for ranks in _ranks(*scored[:2])]
     for name, aps in recorded.items():
-        for label, low, high in zip(scored.classes, *limits, strict=True):
-            ap = aps.get(label, np.nan)
-            check = Check(name, f"test, {label}", ap, (float(low), float(high)))
-            if not check.agrees:
-                yield check
+        for label, low, high in zip(scored.classes, *ends, strict=True):
+            yield Check(name, f"test, {label}", aps.get(label, np.nan), (low, high))
 
 
-def _wrong_draws(scored: _Scored, name: str, drawn: Record | None) -> Iterator[Check]:
-    """Yield the first resampled mAP that disagrees with the scores, which are float16."""
+def _draws(scored: _Scored, name: str, drawn: Record | None) -> Iterator[Check]:
+    """Check each resampled mAP; the scores are float16."""
     if drawn is None:
         return
-    recorded = np.asarray(drawn["maps"], np.float64)
     logits = scored.logits.astype(np.float32)
-    again = resampled_map(logits, scored.truth, len(recorded), drawn["seed"])
-    wrong = np.flatnonzero(~(np.abs(recorded - again) <= ROUNDED))
-    if len(wrong):
-        at = int(wrong[0])
-        ours = float(again[at])
-        yield Check(name, f"test, draw {at}", float(recorded[at]), (ours, ours))
+    again = resampled_map(logits, scored.truth, len(drawn["maps"]), drawn["seed"])
+    for at, (own, figure) in enumerate(zip(drawn["maps"], again.tolist(), strict=True)):
+        yield Check(name, f"test, draw {at}", own, (figure - ROUNDED, figure + ROUNDED))
 
 
-def _wrong_counts(run: Run, name: str, recorded: list[float] | None) -> Iterator[Check]:
-    """Yield the classes whose observed positives disagree with the run's labels."""
+def _counts(run: Run, name: str, recorded: list[float] | None) -> Iterator[Check]:
+    """Check the observed positives of each class against the run's labels."""
     try:
         observed, classes = run.observed, run.classes
     except UserError as error:  # continue with the other runs
@@ -165,13 +162,9 @@ def _wrong_counts(run: Run, name: str, recorded: list[float] | None) -> Iterator
         return
     if recorded is None or observed is None:
         return
-    again = observed.counts
-    labels = classes or range(len(again))
-    for label, own, count in zip_longest(labels, recorded, again, fillvalue=np.nan):
-        exactly = (float(count), float(count))
-        check = Check(name, f"observed, {label}", float(own), exactly, source="labels")
-        if not check.agrees:
-            yield check
+    labels = classes or range(len(recorded))
+    for label, own, count in zip(labels, recorded, observed.counts, strict=True):
+        yield Check(name, f"observed, {label}", own, (count, count), source="labels")
 
 
 def _scored(run: Run, split: Split, best: int) -> _Scored:

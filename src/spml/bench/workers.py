@@ -45,7 +45,6 @@ class Job:
             no entry for them.
         details: returns additional entries for the config.json of a run.
         resamples: number of resamples of the test items, for comparisons.
-        deadline: Unix time after which no run is started.
         threads: CPU threads of each worker process; None keeps torch's default.
     """
 
@@ -57,7 +56,6 @@ class Job:
     file_backbones: frozenset[str] = frozenset()
     details: RunDetails | None = None
     resamples: int = RESAMPLES
-    deadline: float | None = None
     threads: int | None = None
 
     def runs(self) -> list[Run]:
@@ -124,32 +122,30 @@ def run_pending(
     run after it is recorded.
     """
     data = LoadedData(experiments)
-    recorded, seconds = 0, 0.0
+    recorded = 0
     foreign: set[str] = set()  # ids of runs that another process still trains
-    while job.deadline is None or time.time() + seconds < job.deadline:
+    while True:
         runs = [run for run in job.runs() if job.possible(run) and run.id not in foreign]
         data.load(runs, job)
         claimed = job.store.take(runs)
         if claimed is None:
             running = any(job.store.state(run.id) == "running" for run in runs)
             if not (running and job.growing()):
-                break
+                return recorded
             time.sleep(PAUSE)
             continue
         run, lock = claimed
-        start = time.time()
         with lock.held():
             record = _train(run, job, data)
             if record is None:
                 foreign.add(run.id)
                 continue
             job.store.write(run, record)
-        recorded, seconds = recorded + 1, time.time() - start
+        recorded += 1
         if on_recorded is not None:
             on_recorded(run.id)
         if "error" in record and _device_is_lost():
             raise RuntimeError(f"the GPU is unusable since {run.id}: {record['error']}")
-    return recorded
 
 
 def _train(run: Run, job: Job, data: LoadedData) -> Record | None:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol
 
 import tyro
 
-from spml.errors import UserError
+from spml.errors import DataError, UserError
 from spml.machine import started_first
 from spml.runs.settings import REMOVED_FLAGS
 
@@ -50,23 +50,13 @@ def find_commands() -> dict[str, type[Command]]:
     """Return the command classes by name, in the order of the help."""
     from spml.cli import commands as package
 
-    modules = [f"{package.__name__}.{info.name}" for info in pkgutil.iter_modules(package.__path__)]
-    classes = [_command(import_module(name)) for name in modules]
-    return {kind.__name__.lower(): kind for kind in sorted(classes, key=_position)}
-
-
-def _command(module: Any) -> type[Command]:
-    """Return the command class that the module defines."""
-    (kind,) = [
-        value
-        for value in vars(module).values()
-        if isinstance(value, type) and value.__module__ == module.__name__ and hasattr(value, "run")
-    ]
-    return kind
-
-
-def _position(kind: type[Command]) -> tuple[int, str]:
-    return kind.order, kind.__name__
+    kinds: list[type[Command]] = []
+    for info in pkgutil.iter_modules(package.__path__):
+        module = import_module(f"{package.__name__}.{info.name}")
+        own = [kind for kind in vars(module).values() if isinstance(kind, type)]
+        kinds += [one for one in own if one.__module__ == module.__name__ and hasattr(one, "run")]
+    kinds.sort(key=lambda kind: (kind.order, kind.__name__))
+    return {kind.__name__.lower(): kind for kind in kinds}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -168,6 +158,11 @@ class LeftOut:
         """Report an input that could not be read."""
         self.count += 1
         log(f"left out: {error}")
+
+    def check(self, what: str = "") -> None:
+        """Raise DataError if an input was left out."""
+        if self.count:
+            raise DataError(f"{self.count:,} {what}could not be read, named above")
 
 
 def notes_on(experiment: Experiment, *, own_names: bool) -> list[str]:

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import tyro
 
@@ -33,6 +33,8 @@ RESUME = "run the same command to resume"
 class ManyRuns(DataOptions, Settings):
     """Options and steps of a command that trains many runs."""
 
+    tables: ClassVar[tuple[str, ...]] = ()  # files that are written after the runs
+
     method: Annotated[str, tyro.conf.Fixed, tyro.conf.Suppress] = "gr"
     seed: Annotated[int, tyro.conf.Fixed, tyro.conf.Suppress] = 0
     devices: Annotated[int, tyro.conf.Fixed, tyro.conf.Suppress] = 1
@@ -58,8 +60,7 @@ class ManyRuns(DataOptions, Settings):
         from spml.train.fitting import make_model
         from spml.train.resolve import resolve
 
-        self._check_name()
-        refuse_foreign(store.path, ("plan.json", *self.tables()))
+        refuse_foreign(store.path, ("plan.json", *self.tables))
         store.refuse_other_data(plan.runs(store.outcome), fingerprint(experiment))
         if self.retry:
             store.forget_failures(plan.runs(store.outcome))
@@ -67,6 +68,7 @@ class ManyRuns(DataOptions, Settings):
         if any(store.outcome(run.id) is None for run in job.runs()):
             # settings that no run can use are an error before any run
             make_model(experiment, resolve(self, experiment))
+        store.home.mkdir(parents=True, exist_ok=True)
         write_overview(store.path / "plan.json", job.runs(), store)
         progress = LiveTable(plan, store, quiet=quiet)
         try:
@@ -81,28 +83,12 @@ class ManyRuns(DataOptions, Settings):
             counts = write_overview(store.path / "plan.json", job.runs(), store)
         return counts
 
-    def tables(self) -> list[str]:
-        """Return the names of the files that are written after the runs."""
-        return []
-
     def _check_counts(self, *names: str) -> None:
         for name in names:
             if getattr(self, name) < 1:
                 raise UserError(f"--{name} must be at least 1, not {getattr(self, name)}")
         if self.resamples < 0:
             raise UserError(f"--resamples must be at least 0, not {self.resamples}")
-
-    def _check_name(self) -> None:
-        """Refuse a path that reads as a version of a benchmark, such as coco@small.npz.
-
-        The runs would use the benchmark's published options, and the table would quote its figures.
-        """
-        from spml.bench.plan import benchmark
-
-        if (name := benchmark(self.data)) != self.data:
-            raise UserError(
-                f"{self.data} would be taken for a version of {name}; write ./{self.data}"
-            )
 
     def report_open(self, counts: dict[str, int], store: RunStore) -> None:
         """Print the number of pending and failed runs; exit with code 1 if runs failed."""
@@ -174,6 +160,8 @@ class ManyRuns(DataOptions, Settings):
 class TableOfRuns(ManyRuns):
     """Options and steps of a command that fills a table."""
 
+    tables = ("bench.json", "table.md", "table.csv", "table.tex", "table.html")
+
     seeds: int = 3
     """Number of final runs of each row."""
     tune: bool = False
@@ -205,12 +193,6 @@ class TableOfRuns(ManyRuns):
     def folder(self) -> Path:
         """Return the folder of runs, records and tables."""
         return self.out or Path(type(self).__name__.lower()) / Path(self.data).stem
-
-    def tables(self) -> list[str]:
-        """Return the names of the table's files."""
-        from spml.bench.formats import FORMATS
-
-        return ["bench.json", *(f"table.{name}" for name in FORMATS)]
 
     def run(self) -> None:
         """Train the pending runs, then write and print the table."""
@@ -282,7 +264,7 @@ class TableOfRuns(ManyRuns):
             write_text(store.path / f"table.{name}", formatted(table))
         self._print(table)
         if not self.quiet:
-            log(f"written to {store.path}: {', '.join(self.tables())}")
+            log(f"written to {store.path}: {', '.join(self.tables)}")
 
     def _against(self, labels: list[str]) -> str | None:
         """Return the row to compare the others with; raise UserError if it does not exist."""

@@ -38,14 +38,6 @@ DAMAGED = (tarfile.TarError, zipfile.BadZipFile, BadGzipFile, zlib.error, EOFErr
 Advance = Callable[[str, int, int], None]  # current step, bytes done, bytes in all
 
 
-class BrokenError(Exception):
-    """A transient fault: try again."""
-
-
-class RefusedError(Exception):
-    """A permanent refusal: try another address."""
-
-
 def silent(what: str, done: int, total: int) -> None:
     """Report no progress."""
 
@@ -122,20 +114,23 @@ def _complete(
     """Fill the part file, or raise DataError with the error of each address."""
     errors: list[str] = []
     for address in remote.addresses:
-        failures = 0
+        failures, problem = 0, ""
         while failures < attempts:
             before = _size(file)
             try:
                 return _transfer(address, remote, file, advance)
-            except RefusedError as error:
-                errors.append(f"{address}: {error}")
-                break
-            except BrokenError as error:
+            except DataError as error:
+                failures, problem = attempts, str(error)
+            except urllib.error.HTTPError as error:
+                error.close()
+                failures = failures + 1 if error.code in TRANSIENT else attempts
+                problem = f"HTTP {error.code} {error.reason}"
+            except (OSError, http.client.HTTPException) as error:  # URLError is an OSError
                 failures = 1 if _size(file) > before else failures + 1
-                if failures == attempts:
-                    errors.append(f"{address}: {error}")
-                else:
-                    time.sleep(min(wait * 2 ** (failures - 1), LONGEST_WAIT))
+                problem = str(getattr(error, "reason", error)) or type(error).__name__
+            if failures < attempts:
+                time.sleep(min(wait * 2 ** (failures - 1), LONGEST_WAIT))
+        errors.append(f"{address}: {problem}")
     part = f"{_size(file):,} of {remote.size:,} bytes are kept: " if _size(file) else ""
     raise DataError(
         f"{remote.name} could not be downloaded ({'; '.join(errors)}); {part}run again to resume, "
@@ -153,40 +148,22 @@ def _transfer(address: str, remote: Archive, file: BinaryIO, advance: Advance) -
     headers = {"User-Agent": "spml", "Accept-Encoding": "identity"}
     if have:
         headers["Range"] = f"bytes={have}-"
-    with _connection():
-        response = urllib.request.urlopen(
-            urllib.request.Request(address, headers=headers), timeout=TIMEOUT
-        )
-    with response:
+    request = urllib.request.Request(address, headers=headers)
+    with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
         if response.status != http.HTTPStatus.PARTIAL_CONTENT:
             have = file.truncate(0)
         offered = have + int(response.headers.get("Content-Length") or remote.size - have)
         if offered != remote.size:
-            raise RefusedError(
+            raise DataError(
                 f"offers {offered:,} bytes, {remote.size:,} expected: "
                 "another version, or another page"
             )
         while have < remote.size:
-            with _connection():
-                chunk = response.read(min(CHUNK, remote.size - have))
-            if not chunk:
-                raise BrokenError(f"broke off after {have:,} bytes")
+            if not (chunk := response.read(min(CHUNK, remote.size - have))):
+                raise ConnectionError(f"broke off after {have:,} bytes")
             file.write(chunk)
             have += len(chunk)
             advance(remote.name, have, remote.size)
-
-
-@contextmanager
-def _connection() -> Iterator[None]:
-    """Turn faults of a connection into BrokenError or RefusedError."""
-    try:
-        yield
-    except urllib.error.HTTPError as error:
-        error.close()
-        kind = BrokenError if error.code in TRANSIENT else RefusedError
-        raise kind(f"HTTP {error.code} {error.reason}") from None
-    except (OSError, http.client.HTTPException) as error:  # URLError is an OSError
-        raise BrokenError(str(getattr(error, "reason", error)) or type(error).__name__) from None
 
 
 def _size(file: BinaryIO) -> int:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +17,6 @@ from spml.data.readers.columns import Columns
 from spml.data.readers.read import default_labels, is_named, read, version
 from spml.data.table import LabelTable, SparseLabels, concatenate
 from spml.errors import DataError, UserError
-
-if TYPE_CHECKING:
-    from spml.data.observation import Observation
 
 SEED = 1200  # of the shared protocol
 VAL_FRACTION = 0.2
@@ -142,7 +138,16 @@ def load(
         if not 0 <= seed <= MAX_SEED:
             raise UserError(f"{flag} {seed} must be from 0 to {MAX_SEED}")
     kind = labels or default_labels(source)
-    model = _observation_model(observe, kind, source)
+    model = None  # the labels of the source are the observed ones
+    if kind == "complete" or observe != "uniform":
+        from spml.data.observation import Observation
+
+        model = Observation.parse(observe)
+        if kind == "observed":
+            raise UserError(
+                f"--observe {observe} draws from complete labels, those of {source} are observed; "
+                "leave it out"
+            )
     listed = class_list(classes)
     tables = read(source, root, labels=kind, classes=listed, val=val, test=test, columns=columns)
     try:
@@ -174,21 +179,6 @@ def load(
 def unlabelled(validation: SparseLabels) -> bool:
     """Whether there are validation rows, but none with a positive to choose the epoch by."""
     return validation.shape[0] > 0 and not (validation.values == 1).any()
-
-
-def _observation_model(observe: str, kind: Kind, source: str | Path) -> Observation | None:
-    """Parse the observation model; None if the labels of the source are the observed ones."""
-    if kind == "observed" and observe == "uniform":
-        return None
-    from spml.data.observation import Observation
-
-    model = Observation.parse(observe)
-    if kind == "observed":
-        raise UserError(
-            f"--observe {observe} draws from complete labels, those of {source} are observed; "
-            "leave it out"
-        )
-    return model
 
 
 def train_list(

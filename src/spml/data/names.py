@@ -129,7 +129,7 @@ class NearNames(NamedTuple):
 def near_duplicates(table: LabelTable) -> list[NearNames]:
     """Return pairs of similar class names.
 
-    The names differ only in case or spaces, or by one typing error if one of them is rare.
+    The names differ only in case or spaces, or by one letter of each if one of them is rare.
     """
     counts = [int(count) for count in table.sparse.counts(1)]
     pairs = []
@@ -137,20 +137,9 @@ def near_duplicates(table: LabelTable) -> list[NearNames]:
         first, second = sorted((a, b), key=lambda i: (counts[i], i))
         rare = counts[first] * RARE <= counts[second] or counts[first] == 1 < counts[second]
         name, other = table.classes[first], table.classes[second]
-        if _letters(name) == _letters(other) or (rare and _one_error(name, other)):
+        if rare or _letters(name) == _letters(other):
             pairs.append(NearNames(name, counts[first], other, counts[second]))
     return pairs
-
-
-def joined_names(classes: Sequence[str]) -> list[tuple[str, list[str]]]:
-    """Return class names that join others by a wrong sign ('dog, cat'), with the classes joined."""
-    known = {_letters(name): name for name in reversed(classes)}
-    joined = []
-    for name in classes:
-        parts = [_letters(part) for part in SEPARATOR.split(name)]
-        if len(parts) > 1 and all(part in known for part in parts):
-            joined.append((name, [known[part] for part in parts]))
-    return joined
 
 
 def separated_names(classes: Sequence[str]) -> dict[str, str]:
@@ -172,15 +161,21 @@ def separator_note(classes: Sequence[str]) -> str:
     )
 
 
-def written_lists(classes: Sequence[str]) -> dict[str, str]:
-    """Return class names that are a whole cell, such as "['dog', 'cat']", and a description."""
-    cells = {}
+def doubtful_names(classes: Sequence[str]) -> dict[str, str]:
+    """Return class names that may be several names or a whole cell, and the reason."""
+    known = {_letters(name): name for name in reversed(classes)}
+    doubtful = {}
+    for name, sign in separated_names(classes).items():
+        parts = [known.get(_letters(part)) for part in SEPARATOR.split(name)]
+        doubtful[name] = f"contains {sign!r}"
+        if None not in parts:
+            doubtful[name] = f"{' and '.join(map(repr, parts))} are classes too"
     for name in classes:
         if PYTHON_LIST.fullmatch(name):
-            cells[name] = "a list as a program writes it"
+            doubtful[name] = "a list as a program writes it"
         elif len(name.splitlines()) > 1:
-            cells[name] = "several lines; is a quote missing in the file?"
-    return cells
+            doubtful[name] = "several lines; is a quote missing in the file?"
+    return doubtful
 
 
 def _letters(name: str) -> str:
@@ -190,7 +185,7 @@ def _letters(name: str) -> str:
 
 
 def _candidates(classes: Sequence[str]) -> set[tuple[int, int]]:
-    """Return pairs that share a spelling with at most one letter left out.
+    """Return pairs that share a spelling with at most one letter of each left out.
 
     Digits are never left out, so that class1 is not class2.
     """
@@ -201,15 +196,3 @@ def _candidates(classes: Sequence[str]) -> set[tuple[int, int]]:
         for spelling in {plain, *(plain[:k] + plain[k + 1 :] for k in letters)}:
             groups[spelling].append(i)
     return {pair for members in groups.values() for pair in combinations(members, 2)}
-
-
-def _one_error(a: str, b: str) -> bool:
-    """Whether one letter was changed, added, omitted, or swapped with its neighbour."""
-    a, b = _letters(a), _letters(b)
-    if len(a) > len(b):
-        a, b = b, a
-    start = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), len(a))
-    rest, other = a[start:], b[start:]
-    if len(a) < len(b):
-        return rest == other[1:]
-    return rest[1:] == other[1:] or (rest[:2] == other[1::-1] and rest[2:] == other[2:])

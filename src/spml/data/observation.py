@@ -25,6 +25,7 @@ import numpy.typing as npt
 
 from spml.data.benchmarks import BENCHMARKS, function
 from spml.data.experiment import SEED
+from spml.data.names import ClassList
 from spml.data.readers.read import read
 from spml.data.table import Labels, LabelTable, SparseLabels, concatenate
 from spml.errors import DataError, UserError
@@ -198,17 +199,12 @@ def areas(source: str, table: LabelTable) -> npt.NDArray[np.float64]:
         )
     assert table.root is not None
     known = table.sparse.positives(-1)
-    keys = known.entry_rows() * known.num_classes + known.indices
-    boxes = np.fromiter(
-        function(BENCHMARKS[source].boxes)(table, table.root),
-        np.dtype([("row", np.int64), ("column", np.int64), ("area", np.float64)]),
-    )
-    wanted = boxes["row"] * known.num_classes + boxes["column"]
-    at = np.searchsorted(keys, wanted)
-    at[at == len(keys)] = 0
-    labelled = keys[at] == wanted if len(keys) else np.zeros(len(wanted), bool)
-    out = np.zeros(len(keys))
-    np.add.at(out, at[labelled], boxes["area"][labelled])
+    pairs = zip(known.entry_rows().tolist(), known.indices.tolist(), strict=True)
+    at = {pair: i for i, pair in enumerate(pairs)}
+    out = np.zeros(len(at))
+    for row, column, area in function(BENCHMARKS[source].boxes)(table, table.root):
+        if (row, column) in at:  # other boxes belong to no positive label
+            out[at[row, column]] += area
     return out
 
 
@@ -226,16 +222,13 @@ def _number(part: str, text: str, kind: type[int] | type[float]) -> float:
 
 def _from_file(table: LabelTable, path: str) -> tuple[SparseLabels, int]:
     """Return the labels of the same items in another table, and how many contradict `table`."""
-    tables = read(path, labels="observed")
+    classes = ClassList({name: name for name in table.classes}, "that of the data")
+    tables = read(path, labels="observed", classes=classes)
     other = tables.get("train")
     if other is None:
         raise DataError(f"{path}: no training rows; the observed labels are taken from those")
     if "val" in tables:
         other = concatenate(other, tables["val"])
-    if unknown := [name for name in other.classes if name not in set(table.classes)]:
-        raise DataError(
-            f"{path}: class {unknown[0]!r} is not one of the data's {len(table.classes)} classes"
-        )
     for where, items in (("the data", table.items), (path, other.items)):
         if twice := next((item for item, count in Counter(items).items() if count > 1), None):
             raise DataError(
@@ -254,23 +247,9 @@ def _from_file(table: LabelTable, path: str) -> tuple[SparseLabels, int]:
             f"{path}: {len(extra):,} items that are not in the train list, first {extra[0]!r}; "
             "leave them out, or mark those of the test split in a column split"
         )
-    return _aligned(table, other, [rows[item] for item in table.items], path)
-
-
-def _aligned(
-    table: LabelTable, other: LabelTable, rows: list[int], path: str
-) -> tuple[SparseLabels, int]:
-    """Select rows of the other table, with columns in the order of the table's classes."""
-    if other.sparse.fill != 0:
-        raise DataError(
-            f"{path}: most labels are known negatives; give a table in which most are unknown (0)"
-        )
-    column = {name: i for i, name in enumerate(table.classes)}
-    labels = other.sparse.take(rows)
-    row = labels.entry_rows()
-    moved = np.array([column[name] for name in other.classes])[labels.indices]
-    keep = np.lexsort((moved, row))
-    keep = keep[labels.values[keep] != 0]
-    row, moved, values = row[keep], moved[keep], labels.values[keep]
-    observed = SparseLabels.from_entries(row, moved, values, table.sparse.shape, fill=0)
-    return observed, int((table.sparse.lookup(row, moved) != values).sum())
+    labels = other.sparse
+    if labels.fill != 0:  # arrays with many known negatives have the other fill value
+        labels = SparseLabels.from_dense(other.labels, 0)
+    observed = labels.take([rows[item] for item in table.items])
+    known = table.sparse.lookup(observed.entry_rows(), observed.indices)
+    return observed, int((known != observed.values).sum())

@@ -27,7 +27,8 @@ class Context:
         observed: (items, classes): 1 known positive, 0 unknown, -1 known negative.
         epoch: from 1 to `epochs`.
         epochs: number of epochs of the training.
-        index: rows of the training split, for methods that keep state for each item.
+        index: rows of the training split; this and the next two are tensors if the method needs
+            them, else None.
         features: of the items, from the classifier's head.
         views: logits of a second, strongly augmented view.
     """
@@ -36,9 +37,9 @@ class Context:
     observed: Tensor
     epoch: int = 1
     epochs: int = 1
-    index: Tensor | None = None
-    features: Tensor | None = None
-    views: Tensor | None = None
+    index: Any = None
+    features: Any = None
+    views: Any = None
 
 
 class Ramp(nn.Module):
@@ -86,9 +87,9 @@ class Ramp(nn.Module):
                 raise ValueError(f"{message}, not {value}")
 
     def __str__(self) -> str:
-        if isinstance(self.start, float) and isinstance(self.end, float):
-            return f"{self.start:g}" if self.start == self.end else f"{self.start:g}→{self.end:g}"
-        return "per class"
+        if isinstance(self.start, Tensor) or isinstance(self.end, Tensor):
+            return "per class"
+        return f"{self.start:g}" if self.start == self.end else f"{self.start:g}→{self.end:g}"
 
     def extra_repr(self) -> str:
         """Start, end and lag, for logs."""
@@ -189,22 +190,21 @@ class TwoThresholds(Component):
     those entries.
     """
 
+    template = "1 if p ≥ {upper}, 0 if p ≤ {lower}, else undefined"
+
     def __init__(self, upper: RampLike, lower: RampLike) -> None:
         super().__init__()
         self.upper, self.lower = Ramp(upper), Ramp(lower)
-        self.formula = f"1 if p ≥ {self.upper}, 0 if p ≤ {self.lower}, else undefined"
+        self.formula = self.template.format(upper=self.upper, lower=self.lower)
 
     def forward(self, p: Tensor, context: Context) -> Value:
         return (p >= self.upper.at(context)).to(p.dtype)
 
 
-class OutsideGap(Component):
+class OutsideGap(TwoThresholds):
     """v of two-threshold pseudo-labels: 0 strictly between the thresholds, else 1."""
 
-    def __init__(self, upper: RampLike, lower: RampLike) -> None:
-        super().__init__()
-        self.upper, self.lower = Ramp(upper), Ramp(lower)
-        self.formula = f"0 if {self.lower} < p < {self.upper}, else 1"
+    template = "0 if {lower} < p < {upper}, else 1"
 
     def forward(self, p: Tensor, context: Context) -> Value:
         return ((p >= self.upper.at(context)) | (p <= self.lower.at(context))).to(p.dtype)
@@ -250,10 +250,6 @@ class Largest(Component):
 
     def __init__(self, delta: float, value: float) -> None:
         super().__init__()
-        if not 0 <= delta <= 1:
-            raise ValueError(
-                f"delta is the share of entries by which the selection grows per epoch, not {delta}"
-            )
         self.delta, self.value = delta, value
         share = f"the {delta * 100:g} %·(t − 1) largest p of the batch"
         self.formula = f"{value:g} for {share}, else {1 - value:g}"

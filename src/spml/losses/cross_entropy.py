@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 from torch import Tensor, nn
 
 from spml.losses.components import Constant, OverOthers
 from spml.losses.framework import Reduction, UnifiedLoss, assume_negative
-from spml.losses.metadata import Citation, method, published, searched
+from spml.losses.metadata import Citation, Eps, Share, Weight, method, published, searched
 from spml.losses.terms import Absent, Log, Mixed
 
 AS_PUBLISHED = {"eps": 1e-5}  # inside the logs of the published code; there is nothing else to try
@@ -50,7 +48,7 @@ EXPECTED_POSITIVES = tuple(
     """,
 )
 @searched(AS_PUBLISHED)
-def an(eps: float | None = None, reduction: Reduction = "mean") -> UnifiedLoss:
+def an(eps: Eps = None, reduction: Reduction = "mean") -> UnifiedLoss:
     """Assume negative: binary cross-entropy, unknown labels taken as absent (Cole et al., 2021).
 
     Args:
@@ -87,9 +85,7 @@ def an(eps: float | None = None, reduction: Reduction = "mean") -> UnifiedLoss:
     examples=["digits --method an_ls --set smoothing=0.05"],
 )
 @searched({"smoothing": 0.2}, smoothing=(0.02, 0.05, 0.1, 0.2, 0.3))
-def an_ls(
-    smoothing: float = 0.1, eps: float | None = None, reduction: Reduction = "mean"
-) -> UnifiedLoss:
+def an_ls(smoothing: Share = 0.1, eps: Eps = None, reduction: Reduction = "mean") -> UnifiedLoss:
     """Assume negative with label smoothing: targets 1 - smoothing, smoothing (Cole et al., 2021).
 
     An unknown label is positive with probability `smoothing`; a known negative is not smoothed.
@@ -98,10 +94,6 @@ def an_ls(
         smoothing: distance of the targets from 1 and 0.
         eps: added to probabilities inside the log, as published (1e-5); None is the exact log.
     """
-    if not 0 <= smoothing <= 1:
-        raise ValueError(
-            f"smoothing is the distance of targets from 1 and 0, so from 0 to 1, not {smoothing}"
-        )
     present, absent = Log(eps), Absent(Log(eps))
     l1 = Mixed(1 - smoothing, present, absent)
     return UnifiedLoss(Constant(smoothing), Constant(1), l1, present, absent, reduction=reduction)
@@ -126,7 +118,7 @@ def an_ls(
     """,
 )
 @searched(AS_PUBLISHED)
-def wan(eps: float | None = None, reduction: Reduction = "mean") -> UnifiedLoss:
+def wan(eps: Eps = None, reduction: Reduction = "mean") -> UnifiedLoss:
     """Weak assume negative: each unknown label has weight 1 / (C - 1) (Cole et al., 2021).
 
     Args:
@@ -161,7 +153,7 @@ def wan(eps: float | None = None, reduction: Reduction = "mean") -> UnifiedLoss:
 )
 @searched(AS_PUBLISHED)
 def epr(
-    expected_positives: float = 1.5, eps: float | None = None, reduction: Reduction = "mean"
+    expected_positives: Weight = 1.5, eps: Eps = None, reduction: Reduction = "mean"
 ) -> UnifiedLoss:
     """Expected positive regularisation: learn positives and their number (Cole et al., 2021).
 
@@ -183,8 +175,6 @@ class ExpectedPositives(nn.Module):
 
     def __init__(self, expected: float) -> None:
         super().__init__()
-        if not 0 <= expected < math.inf:
-            raise ValueError(f"expected_positives is 0 or more, not {expected}")
         self.expected = expected
         self.formula = f"(Σp/B − {expected:g})²/C²"
 
@@ -215,7 +205,7 @@ class ExpectedPositives(nn.Module):
     """,
 )
 @searched(AS_PUBLISHED)
-def full(eps: float | None = None, reduction: Reduction = "mean") -> UnifiedLoss:
+def full(eps: Eps = None, reduction: Reduction = "mean") -> UnifiedLoss:
     """Binary cross-entropy on complete labels: the upper bound. Unknown labels do not count.
 
     Args:

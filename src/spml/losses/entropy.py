@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spml.losses.components import Constant
 from spml.losses.framework import Reduction, UnifiedLoss
-from spml.losses.metadata import Citation, method, published, searched
+from spml.losses.metadata import Citation, Eps, method, published, searched
 from spml.losses.terms import Absent, Log, NegativeEntropy
 
 ZHOU = Citation(
@@ -51,7 +51,7 @@ EM_TRAINING = (
     examples=["digits --method em --set alpha=0.1"],
 )
 @searched({"alpha": 0.1}, {"alpha": 0.2}, alpha=(0.01, 0.05, 0.1, 0.2, 0.4))
-def em(alpha: float = 0.2, eps: float | None = None, reduction: Reduction = "mean") -> UnifiedLoss:
+def em(alpha: float = 0.2, eps: Eps = None, reduction: Reduction = "mean") -> UnifiedLoss:
     """Entropy maximisation on unknown labels; the loss may be negative (Zhou et al., 2022).
 
     Args:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from spml.losses.components import Constant, Step
 from spml.losses.framework import Reduction, UnifiedLoss, assume_negative
-from spml.losses.metadata import Citation, method, published, searched
+from spml.losses.metadata import Citation, Eps, Range, Share, Weight, method, published, searched
 from spml.losses.terms import Absent, AsymmetricNegative, Focal, Hill, Log, Term
 
 ZHANG = Citation(
@@ -68,7 +68,7 @@ ONE_CYCLE: dict[str, Any] = {
     examples=["digits --method focal --set gamma=1"],
 )
 @searched({"gamma": 1.0}, gamma=(0.5, 1.0, 2.0, 3.0))
-def focal(gamma: float = 2.0, reduction: Reduction = "mean") -> UnifiedLoss:
+def focal(gamma: Weight = 2.0, reduction: Reduction = "mean") -> UnifiedLoss:
     """Focal loss, unknown labels taken as absent (Lin et al., 2017).
 
     Args:
@@ -136,9 +136,9 @@ def focal(gamma: float = 2.0, reduction: Reduction = "mean") -> UnifiedLoss:
     clip=(0.0, 0.05, 0.1),
 )
 def asl(
-    gamma_neg: float = 4.0,
-    gamma_pos: float = 1.0,
-    clip: float = 0.05,
+    gamma_neg: Weight = 4.0,
+    gamma_pos: Weight = 1.0,
+    clip: Annotated[float, Range(0, 1, "[)")] = 0.05,
     detach: bool = True,
     reduction: Reduction = "mean",
 ) -> UnifiedLoss:
@@ -190,8 +190,8 @@ def hill(
     variant: Literal["original", "gr"] = "original",
     lam: float = 1.5,
     margin: float = 1.0,
-    gamma: float = 2.0,
-    eps: float | None = None,
+    gamma: Weight = 2.0,
+    eps: Eps = None,
     reduction: Reduction = "mean",
 ) -> UnifiedLoss:
     """Hill loss: a negative loss that ignores entries with p near 1 (Zhang et al., 2021).
@@ -239,9 +239,9 @@ def hill(
 )
 def splc(
     variant: Literal["original", "gr"] = "original",
-    tau: float = 0.6,
+    tau: Share = 0.6,
     margin: float = 1.0,
-    gamma: float = 2.0,
+    gamma: Weight = 2.0,
     lam: float = 1.5,
     negative: Literal["focal", "hill"] | None = None,
     margin_on_pseudo: bool | None = None,
@@ -262,8 +262,6 @@ def splc(
         from_epoch: first epoch with corrections; epochs count from 1.
         reduction: mean, sum (as published), sum_classes or none.
     """
-    if not 0 <= tau <= 1:
-        raise ValueError(f"tau is a probability, not {tau}")
     negative = negative or ("focal" if variant == "original" else "hill")
     if margin_on_pseudo is None:
         margin_on_pseudo = variant == "gr"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -13,10 +13,14 @@ from spml.losses.components import Constant, Context, Value
 Part = Callable[[Tensor, Context], Value]
 TermLike = Callable[[Tensor, Context], Tensor]
 Reduction = Literal["mean", "sum", "sum_classes", "none"]
-REDUCTIONS = get_args(Reduction)
-# Factor of the entries of a mean, so that the sum of up to 2^24 does not overflow. Multiplying by a
-# power of two changes no bit of entries above 1e-30.
+# Factor of the entries before they are summed, so that the sum of up to 2^24 does not overflow.
+# Multiplying by a power of two changes no bit of entries above 1e-30.
 SMALL = 2.0**-24
+INPUTS = {
+    "index": "the row of the training split of each item",
+    "features": "the output of the head before its logits",
+    "views": "the logits of a second, strongly augmented view",
+}
 
 
 class Method(nn.Module):
@@ -27,10 +31,10 @@ class Method(nn.Module):
     Before training, the loop calls `memory`, `prepare` (if features are needed), `parameter_groups`
     and `optimizer`. In each epoch it calls `begin_epoch`, then for every batch `see` and the method
     itself. If `wants_pass` returns True, it scores the whole training split in evaluation mode and
-    passes the scores to `take_scores`, batch by batch. Then it calls `end_epoch`. Between
-    `--linear-init` and end-to-end training it calls `carry_over`. All state is in parameters and
-    buffers, hence in `state_dict()`. An instance may need less, or more, than its class declares,
-    depending on its options.
+    passes the scores to `take_scores`, batch by batch. Then it calls `end_epoch` and `record`.
+    Between `--linear-init` and end-to-end training it calls `carry_over`. All state is in
+    `state_dict()`. An instance may need less, or more, than its class declares, depending on its
+    options.
 
     The `features` of a call come from the classifier's head: class maps (items, classes, h, w) of a
     linear head, or an embedding of each label (items, classes, size) of a query head. Feature
@@ -65,6 +69,12 @@ class Method(nn.Module):
         """Loss of a batch; logits and observed are (items, classes), epoch counts from 1."""
         logits = prepared(logits, observed)
         context = Context(logits.detach(), observed, epoch, epochs, index, features, views)
+        for need, meaning in INPUTS.items():
+            if need in self.needs and getattr(context, need) is None:
+                raise ValueError(f"{type(self).__name__} needs {need}: {meaning}")
+        if "index" in self.needs and context.index.shape != logits.shape[:1]:
+            shapes = f"{tuple(context.index.shape)} for a batch of {tuple(logits.shape)}"
+            raise ValueError(f"{type(self).__name__} needs index of each item, not {shapes}")
         return reduce(self.entries(logits, context), self.reduction)
 
     def entries(self, logits: Tensor, context: Context) -> Tensor:
@@ -97,6 +107,10 @@ class Method(nn.Module):
 
     def end_epoch(self, epoch: int, epochs: int) -> None:
         """Finish an epoch, after its training and its pass, if there was one."""
+
+    def record(self, epoch: int, epochs: int) -> dict[str, float]:
+        """Numbers that the method chose from the data, for the epoch's line of the history."""
+        return {}
 
     def carry_over(self) -> None:
         """Adapt the state when training of the head alone ends and end-to-end training begins."""
@@ -143,13 +157,10 @@ class UnifiedLoss(Method):
         trains_on: Literal["observed", "complete"] = "observed",
     ) -> None:
         super().__init__()
-        if reduction not in REDUCTIONS:
-            raise ValueError(f"reduction is one of {', '.join(REDUCTIONS)}, not {reduction!r}")
         self.khat, self.weight = khat, weight
         self.l1, self.l2, self.l3 = l1, l2, l3
         self.regulariser = regulariser
-        self.reduction = reduction
-        self.trains_on = trains_on
+        self.reduction, self.trains_on = reduction, trains_on
 
     def extra_repr(self) -> str:
         """The reduction, for logs."""
@@ -217,15 +228,21 @@ def prepared(logits: Tensor, observed: Tensor) -> Tensor:
 
 
 def reduce(entries: Tensor, reduction: Reduction) -> Tensor:
-    """Reduce the loss of each (item, class) to one number; "none" returns the entries."""
+    """Reduce the loss of each (item, class) to one number; "none" returns the entries.
+
+    The value of a sum beyond the largest number is half of that number; its gradient is exact.
+    """
+    if reduction == "none":
+        return entries
+    small = entries * SMALL
     if reduction == "mean":
-        small = entries * SMALL
         # Two steps compile to faster kernels for GR; without compilation, one step is faster.
         mean = small.mean(dim=-1).mean() if torch.compiler.is_compiling() else small.mean()
         return mean / SMALL
-    if reduction == "sum":
-        return entries.sum()
-    return entries.sum(dim=-1).mean() if reduction == "sum_classes" else entries
+    total = small.sum() if reduction == "sum" else small.sum(dim=-1).mean()
+    most = torch.finfo(total.dtype).max * SMALL / 2
+    excess = (total - total.clamp(-most, most)).detach()
+    return (total - excess) / SMALL
 
 
 def value_and_gradient(loss: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, Tensor]]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import math
+from typing import Annotated, Any, Literal
 
-from spml.losses.components import Constant, Gaussian, Logistic, Posterior, RampLike
+from spml.losses.components import Constant, Gaussian, Logistic, Posterior, Ramp, RampLike
 from spml.losses.framework import Part, Reduction, UnifiedLoss
-from spml.losses.metadata import Citation, method, published, searched
+from spml.losses.metadata import Citation, Eps, Range, method, published, searched
 from spml.losses.terms import GCE, Absent
 
 Variant = Literal["official", "paper"]
@@ -94,8 +95,9 @@ ALPHA = tuple(
 
     - On VOC the code ends at $w=1.75$, where $\hat k$ is at most 0.44: no unknown label is ever
       taken as mostly positive.
-    - $b$ starts at −2, $\hat k=0.12$, in the code. According to the paper it starts at the rate of
-      missed positives, which is 0.024, 0.025, 0.011 and 0.098 on the four data sets.
+    - $b$ starts at −2, $\hat k=0.12$, in the code. According to the paper (Assumption 1) $\hat k$
+      starts at the share of positives among unknown labels, which is 0.024, 0.025, 0.011 and 0.098
+      on the four data sets: `missed_rate`. It comes from complete labels; `spml stats` prints it.
     - Neither the paper nor its code states the start values for the other data sets; the values
       here come from later code built on it.
     - The code trains the head ten times as fast and stops when validation mAP falls 2 below its
@@ -116,6 +118,7 @@ ALPHA = tuple(
     examples=[
         "voc --method gr",
         "voc --method gr --set mu=0.5,0.2 --set sigma=2,0.1",
+        "voc --method gr --set variant=paper --set missed_rate=0.0241",
         "digits --method gr --set w=0,10 --set b=-2,-8",
     ],
 )
@@ -137,9 +140,10 @@ def gr(
     a: RampLike | None = None,
     khat: bool = True,
     v: bool = True,
-    eps: float | None = None,
+    eps: Eps = None,
     schedule: Variant | None = None,
     reduction: Reduction | None = None,
+    missed_rate: Annotated[float, Range(0, 1, "()")] | None = None,
 ) -> UnifiedLoss:
     """Generalized Robust loss (Chen et al., 2024); the defaults are its values for VOC.
 
@@ -165,16 +169,34 @@ def gr(
             mu and sigma epoch / epochs; "paper": all have covered epoch / epochs, as the qs in
             both.
         reduction: mean, sum, sum_classes or none.
+        missed_rate: share of positives among unknown labels, from another source; if set, k_hat
+            starts at this constant (Assumption 1 of the paper): w at 0 and b at its logit.
     """
-    official = variant == "official"
+    if missed_rate is not None:
+        w, b = (0.0, Ramp(w).end), (math.log(missed_rate / (1 - missed_rate)), Ramp(b).end)
     lag = 1 if (schedule or variant) == "official" else 0
-    default_q1 = 0.0 if official else 0.01
     soft: Part = Logistic(w, b, lag=lag) if a is None else Posterior(a)
     return UnifiedLoss(
         khat=soft if khat else Constant(0),
         weight=Gaussian(mu, sigma) if v else Constant(1),
-        l1=GCE(default_q1 if q1 is None else q1, eps),
-        l2=GCE(q2),
-        l3=Absent(GCE(q3)),
-        reduction=reduction or ("mean" if official else "sum_classes"),
+        **robust_terms(variant, q1, q2, q3, eps, reduction),
     )
+
+
+def robust_terms(
+    variant: Variant,
+    q1: RampLike | None,
+    q2: RampLike,
+    q3: RampLike,
+    eps: float | None,
+    reduction: Reduction | None,
+) -> dict[str, Any]:
+    """L1, L2, L3 and the reduction of GR Loss; the variant sets what is None."""
+    official = variant == "official"
+    default_q1 = 0.0 if official else 0.01
+    return {
+        "l1": GCE(default_q1 if q1 is None else q1, eps),
+        "l2": GCE(q2),
+        "l3": Absent(GCE(q3)),
+        "reduction": reduction or ("mean" if official else "sum_classes"),
+    }

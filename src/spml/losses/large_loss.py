@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spml.losses.components import Constant, Largest
 from spml.losses.framework import Reduction, UnifiedLoss, assume_negative
-from spml.losses.metadata import Citation, method, published, searched
+from spml.losses.metadata import Citation, Share, method, published, searched
 from spml.losses.terms import Absent, Log
 
 SHARES = (0.001, 0.002, 0.004, 0.005, 0.01)
@@ -57,7 +57,7 @@ LARGE_LOSS_TRAINING = (
     examples=["digits --method ll_r --set delta=0.005"],
 )
 @searched({"delta": 0.005}, delta=SHARES)
-def ll_r(delta: float = 0.002, reduction: Reduction = "mean") -> UnifiedLoss:
+def ll_r(delta: Share = 0.002, reduction: Reduction = "mean") -> UnifiedLoss:
     """Large loss, rejection: set the largest losses of unknown labels to 0 (Kim et al., 2022).
 
     Args:
@@ -91,7 +91,7 @@ def ll_r(delta: float = 0.002, reduction: Reduction = "mean") -> UnifiedLoss:
     examples=["digits --method ll_ct --set delta=0.005"],
 )
 @searched({"delta": 0.005}, delta=SHARES)
-def ll_ct(delta: float = 0.002, reduction: Reduction = "mean") -> UnifiedLoss:
+def ll_ct(delta: Share = 0.002, reduction: Reduction = "mean") -> UnifiedLoss:
     """Large loss, temporary correction: large losses are positive for a step (Kim et al., 2022).
 
     Args:

@@ -3,14 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from inspect import cleandoc
-from typing import Any, TypeVar
+from math import inf
+from typing import Annotated, Any, Literal, TypeVar
 
 Factory = TypeVar("Factory", bound=Callable[..., Any])
 Options = dict[str, Any]
 
 SEARCHED = "search."
+
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers that an option admits, as part of its annotation: see `Share`.
+
+    Attributes:
+        low: least number.
+        high: largest number.
+        ends: which of the two belong to the range, as in interval notation.
+    """
+
+    low: float
+    high: float = inf
+    ends: Literal["[]", "[)", "(]", "()"] = "[]"
+
+    def __contains__(self, value: float) -> bool:
+        above = value >= self.low if self.ends[0] == "[" else value > self.low
+        return above and (value <= self.high if self.ends[1] == "]" else value < self.high)
+
+    def __str__(self) -> str:
+        closed, bounded = self.ends[0] == "[", self.high < inf
+        if not bounded:
+            return f"of {self.low:g} or more" if closed else f"above {self.low:g}"
+        low = f"from {self.low:g}" if closed else f"above {self.low:g}"
+        return f"{low} to {'' if self.ends[1] == ']' else 'below '}{self.high:g}"
+
+
+Share = Annotated[float, Range(0, 1)]
+Weight = Annotated[float, Range(0, ends="[)")]
+Above0 = Annotated[float, Range(0, ends="()")]
+Count0 = Annotated[int, Range(0)]
+Count1 = Annotated[int, Range(1)]
+Eps = Annotated[float, Range(0, 1, "[)")] | None
 
 
 @dataclass(frozen=True)
@@ -109,60 +144,48 @@ class Space:
 
     def without(self, fixed: Iterable[str]) -> Space:
         """The same space without the sets of options that would change one of the fixed options."""
-        names = frozenset(fixed)
-        free = {
-            name: tuple(options for options in choices if names.isdisjoint(options))
-            for name, choices in self.dimensions.items()
-        }
-        dimensions = {name: choices for name, choices in free.items() if choices}
-        return Space(
-            dimensions, tuple(options for options in self.alternatives if names.isdisjoint(options))
-        )
+
+        def free(choices: Iterable[Options]) -> tuple[Options, ...]:
+            return tuple(options for options in choices if set(fixed).isdisjoint(options))
+
+        dimensions = {name: free(choices) for name, choices in self.dimensions.items()}
+        kept = {name: choices for name, choices in dimensions.items() if choices}
+        return Space(kept, free(self.alternatives))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class About:
-    """What a method declares about itself: the arguments of `method`."""
+    """What a method declares besides its signature; `@method(...)` is this class.
 
-    citation: Citation | None = None
-    presets: tuple[Published, ...] = ()
-    notes: str = ""
-    examples: tuple[str, ...] = ()
-    order: int | None = None
-    table2: int | None = None
-
-
-def method(
-    *,
-    citation: Citation | None = None,
-    presets: Sequence[Published] = (),
-    notes: str = "",
-    examples: Sequence[str] = (),
-    order: int | None = None,
-    table2: int | None = None,
-    head: str | None = None,
-) -> Callable[[Factory], Factory]:
-    """Mark a function or class as a method of spml, which is listed under its own name.
-
-    Args:
+    Attributes:
         citation: the publication that the method comes from.
         presets: published values; a later entry overrides an earlier one.
         notes: the text of the method's page in docs/methods/, in Markdown.
         examples: arguments of `spml train` to show there; by default it trains on digits.
         order: place in `losses.names()`; methods without one come last, by name.
         table2: row in Table 2 of the GR Loss paper, from 1.
-        head: classifier head that the method is meant for; a class sets its attribute `head`.
+        head: classifier head that the method is meant for; None leaves the class's attributes.
     """
 
-    def mark(factory: Factory) -> Factory:
+    citation: Citation | None = None
+    presets: Sequence[Published] = ()
+    notes: str = ""
+    examples: Sequence[str] = ()
+    order: float = inf
+    table2: int | None = None
+    head: str | None = None
+
+    def __call__(self, factory: Factory) -> Factory:
+        """Mark a function or class as a method, which is listed under its own name."""
         marked: Any = factory
-        shown = tuple(examples) or (f"digits --method {factory.__name__}",)
-        marked.about = About(citation, tuple(presets), cleandoc(notes), shown, order, table2)
-        if head is not None:
-            marked.head = marked.vector_head = head
+        shown = self.examples or (f"digits --method {factory.__name__}",)
+        marked.about = replace(self, notes=cleandoc(self.notes), examples=shown)
+        if self.head is not None:
+            marked.head = marked.vector_head = self.head
         return factory
 
-    return mark
+
+method = About
 
 
 def searched(*alternatives: Options, **dimensions: Sequence[Any]) -> Callable[[Factory], Factory]:

@@ -18,11 +18,11 @@ from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from torch import Tensor, nn
 
-from spml.losses.framework import REDUCTIONS, Method, Reduction
+from spml.losses.framework import Method, Reduction
 from spml.losses.metadata import SEARCHED, About, Preset, Space
 
 PACKAGES = ("spml.losses", "spml.methods")
@@ -45,13 +45,13 @@ class Option:
 
 def names() -> list[str]:
     """The names of all methods."""
-    return list(_all_methods())
+    every = {name for package in PACKAGES for name in _methods_of(package)}
+    return sorted(every, key=lambda name: (about(name).order, name))
 
 
 def about(name: str) -> About:
     """What the method declares about itself; empty if it declares nothing."""
-    declared = getattr(factory(name), "about", None)
-    return declared if isinstance(declared, About) else About()
+    return getattr(factory(name), "about", About())
 
 
 def create(name: str, **values: Any) -> Method:
@@ -111,8 +111,7 @@ def head(name: str, pictures: bool = True) -> str | None:
 
 def space(name: str) -> Space:
     """What a search may vary in the method; empty if it declares nothing."""
-    declared = getattr(factory(name), "space", None)
-    return declared if isinstance(declared, Space) else Space()
+    return getattr(factory(name), "space", Space())
 
 
 def memory(name: str, items: int, classes: int, **values: Any) -> int:
@@ -131,16 +130,14 @@ def preset(name: str, dataset: str) -> Preset:
     """
     known = {option.name for option in options(name)}  # raises for an unknown method
     gr, own = about("gr").presets, about(name).presets
-    if not any(dataset in entry.data for entry in (*gr, *own)):
-        declared = datasets()
-        if dataset not in declared:
-            raise ValueError(f"presets exist for {', '.join(declared)}, not {dataset!r}")
+    if dataset not in (declared := datasets()):
+        raise ValueError(f"presets exist for {', '.join(declared)}, not {dataset!r}")
 
     result = Preset()
     for entry in gr:
         if dataset in entry.data:
             result.training.update({k: v for k, v in entry.values.items() if k in PROTOCOL})
-            result.sources.update(dict.fromkeys(result.training, GR_TRAINING))
+    result.sources.update(dict.fromkeys(result.training, GR_TRAINING))
     for entry in own:
         if entry.covers(dataset):
             for key, value in entry.values.items():
@@ -174,7 +171,7 @@ def options(name: str) -> list[Option]:
     help_of = _argument_help(inspect.getdoc(maker) or "")
     types = _types(maker)
     if types.get("reduction") is Reduction:
-        help_of.setdefault("reduction", f"{', '.join(REDUCTIONS[:-1])} or {REDUCTIONS[-1]}.")
+        help_of.setdefault("reduction", "mean, sum, sum_classes or none.")
     return [
         Option(p.name, p.default, help_of.get(p.name, ""), types.get(p.name))
         for p in _parameters(maker)
@@ -203,19 +200,6 @@ def factory(name: str) -> Callable[..., Any]:
     if not callable(maker):
         raise ValueError(f"method {name!r} is not a function or class")
     return maker  # type: ignore[no-any-return]
-
-
-@lru_cache(maxsize=1)
-def _all_methods() -> dict[str, Callable[..., Any]]:
-    methods: dict[str, Callable[..., Any]] = {}
-    for package in PACKAGES:
-        methods |= _methods_of(package)
-
-    def place(name: str) -> tuple[bool, int, str]:
-        order = about(name).order
-        return order is None, order or 0, name
-
-    return {name: methods[name] for name in sorted(methods, key=place)}
 
 
 @lru_cache(maxsize=2)
@@ -270,7 +254,8 @@ def as_python(value: Any) -> Any:
 
 def _types(maker: Callable[..., Any]) -> dict[str, Any]:
     try:
-        return get_type_hints(maker.__init__ if inspect.isclass(maker) else maker)
+        checked = maker.__init__ if inspect.isclass(maker) else maker
+        return get_type_hints(checked, include_extras=True)
     except (NameError, TypeError):  # annotations of your own that do not resolve
         return {}
 
@@ -288,25 +273,25 @@ def _check_type(option: Option, value: Any) -> None:
     """Raise ValueError if the option's annotation does not admit the value."""
     value = as_python(value)
     union = get_origin(option.type) in (Union, UnionType)
-    wanted = []
+    wanted, meaning = [], ""
     for kind in get_args(option.type) if union else (option.type,):
         if get_origin(kind) is Literal:
             if value in get_args(kind):
                 return
             wanted += [str(choice) for choice in get_args(kind)]
-        elif kind not in PLAIN_TYPES:
+            continue
+        kind, *ranges = get_args(kind) if get_origin(kind) is Annotated else (kind,)
+        if kind not in PLAIN_TYPES:
             return  # no annotation, or one that only the method itself can check
-        elif isinstance(value, bool) == (kind is bool) and isinstance(
-            value, (int, float) if kind is float else kind
-        ):
-            if value == value:  # false for nan
+        fits = isinstance(value, (int, float) if kind is float else kind)
+        if fits and isinstance(value, bool) == (kind is bool) and value == value:  # not nan
+            if all(value in each for each in ranges):
                 return
-            wanted.append("a number")
-        else:
-            wanted.append(PLAIN_TYPES[kind])
+            meaning = f": {option.help.rstrip('.')}"
+        wanted.append(" ".join(map(str, (PLAIN_TYPES[kind], *ranges))))
     few = list(dict.fromkeys(wanted))
     expected = few[0] if len(few) == 1 else "one of " + ", ".join(few)
-    raise ValueError(f"{option.name} is {expected}, not {value!r}")
+    raise ValueError(f"{option.name} is {expected}, not {value!r}{meaning}")
 
 
 def _near(word: str, known: Iterable[str]) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from spml.losses.components import RampLike
 from spml.losses.framework import Reduction, UnifiedLoss, assume_negative
 from spml.losses.gr import TRAINING
-from spml.losses.metadata import Citation, method, published, searched
+from spml.losses.metadata import Citation, Count1, method, published, searched
 from spml.losses.terms import GCE, Absent, Symmetric, Taylor, Term
 
 WANG = "Wang et al., ICCV 2019, A as it is quoted; common code has log 1e-4"
@@ -125,7 +125,7 @@ def sce(
     examples=["digits --method taylor_ce --set order=6"],
 )
 @searched({"order": 4}, order=(1, 2, 4, 6))
-def taylor_ce(order: int = 2, reduction: Reduction = "mean") -> UnifiedLoss:
+def taylor_ce(order: Count1 = 2, reduction: Reduction = "mean") -> UnifiedLoss:
     """Taylor cross-entropy (Feng et al., 2020).
 
     Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spml.losses.framework import Reduction, UnifiedLoss
 from spml.losses.large_loss import SHARES, ll_r
-from spml.losses.metadata import Citation, method, published, searched
+from spml.losses.metadata import Citation, Share, method, published, searched
 
 BOOSTLU_CODE = "youngwk/BridgeGapExplanationPAMC, defaults"
 
@@ -47,7 +47,7 @@ BOOSTLU_CODE = "youngwk/BridgeGapExplanationPAMC, defaults"
     examples=["digits --method boostlu", "digits --method ll_ct --head boostlu"],
 )
 @searched({"delta": 0.002}, delta=SHARES)
-def boostlu(delta: float = 0.005, reduction: Reduction = "mean") -> UnifiedLoss:
+def boostlu(delta: Share = 0.005, reduction: Reduction = "mean") -> UnifiedLoss:
     """Large loss, rejection, with the BoostLU head (Kim et al., 2023); see also --head boostlu.
 
     Args:

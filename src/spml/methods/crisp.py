@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
 
 from spml.losses.components import Context
 from spml.losses.cross_entropy import RATES, an
-from spml.losses.framework import Method, Reduction
-from spml.losses.metadata import Citation, method, published, searched
+from spml.losses.framework import Reduction
+from spml.losses.metadata import Citation, Count0, Range, method, published, searched
 from spml.methods.parts.labels import known_labels
+from spml.methods.parts.passes import PassMethod
 from spml.methods.parts.priors import estimate_priors
+
+SETTLED = 0.85  # least factor by which two epochs lower the sum of the priors in the warm-up
 
 
 @method(
@@ -39,7 +42,7 @@ from spml.methods.parts.priors import estimate_priors
     observed positives alone. Then the model learns known positives, and a penalty keeps the mean
     prediction of each class at its share.
 
-    **Loss.** First `warmup` epochs of `an`; then for each class, with the estimated share $\pi$ and
+    **Loss.** First some epochs of `an`; then for each class, with the estimated share $\pi$ and
     $n$ observed positives,
 
     $$\frac{2\pi}{n}\sum_{s_i=1}(1-p_i)+\Bigl\lvert\frac1N\sum_i p_i-\pi\Bigr\rvert.$$
@@ -50,9 +53,15 @@ from spml.methods.parts.priors import estimate_priors
 
     **In the framework.** It does not fit: the second term depends on all items of a class.
 
+    **Warm-up.** Shares estimated from a barely trained model are far too large. By default shares
+    are estimated after every epoch, and the warm-up ends when two epochs together have lowered
+    their sum by less than 15 %, at the latest after half of the epochs. The sum (`positives`) and
+    the length (`warmup`) are in `history.jsonl`. Much longer, and the model has learned the
+    observed positives by heart, which makes the shares too small.
+
     **State and cost.** Three numbers for each class; during a pass a score (4 bytes) for each item
-    and class. A pass over the training split after each epoch from `warmup` to the last but one,
-    and a sort of each class's scores.
+    and class. A pass over the training split after each epoch from the first, or from `warmup` if
+    it is set, to the last but one, and a sort of each class's scores.
 
     **Differences.** No released code was found. The paper trains with a modified form (its Eq. 8,
     with a weight and logits in place of probabilities) that could not be read; this is its Eq. 7.
@@ -62,10 +71,10 @@ from spml.methods.parts.priors import estimate_priors
     estimate assumes that every positive of a class is equally likely to be the observed one;
     drawing one of an item's positives violates that slightly.
     """,
-    examples=["digits --method crisp --set warmup=5"],
+    examples=["digits --method crisp --epochs 30", "digits --method crisp --set warmup=5"],
 )
-@searched({"warmup": 2}, warmup=(1, 2, 3, 5), momentum=(0.0, 0.5, 0.9))
-class crisp(Method):  # noqa: N801  (methods are called by their names)
+@searched({"warmup": 2}, warmup=(None, 2, 5, 10), momentum=(0.0, 0.5, 0.9))
+class crisp(PassMethod):  # noqa: N801  (methods are called by their names)
     """Class-prior guided learning: match the mean prediction to the prior (Liu et al., 2024).
 
     The loss is Eq. 7 of the paper. In a batch an observed positive of a class with prior pi has
@@ -75,8 +84,9 @@ class crisp(Method):  # noqa: N801  (methods are called by their names)
     has loss p and no gradient from the second term.
 
     Args:
-        warmup: epochs of assume-negative at the start; at least 1 unless priors are given. Scores
-            of a barely trained model give priors that are far too large.
+        warmup: epochs of assume-negative at the start; at least 1 unless priors are given. None
+            ends it when the sum of the estimated priors has settled, at the latest after half of
+            the epochs.
         positive_weight: weight of the observed positives; 2 in Eq. 7.
         prior_weight: weight of the mean's distance from the prior; 1 in Eq. 7.
         momentum: weight of the old value in the running mean; near 1 it lags behind the model,
@@ -95,10 +105,10 @@ class crisp(Method):  # noqa: N801  (methods are called by their names)
 
     def __init__(
         self,
-        warmup: int = 5,
+        warmup: Count0 | None = None,
         positive_weight: float = 2.0,
         prior_weight: float = 1.0,
-        momentum: float = 0.5,
+        momentum: Annotated[float, Range(0, 1, "[)")] = 0.5,
         delta: float = 0.01,
         tau: float = 0.01,
         priors: Any = None,
@@ -109,30 +119,22 @@ class crisp(Method):  # noqa: N801  (methods are called by their names)
         observed: Any,
     ) -> None:
         super().__init__()
-        if not 0 <= momentum < 1:
-            raise ValueError(
-                f"momentum is the weight of the old mean, from 0 to below 1, not {momentum}"
-            )
         self.fixed_priors = priors is not None
-        if warmup < (0 if self.fixed_priors else 1):
-            raise ValueError(f"warmup must be at least 1 if priors are estimated, not {warmup}")
-        self.warmup, self.momentum, self.reduction = warmup, momentum, reduction
+        if warmup == 0 and not self.fixed_priors:
+            raise ValueError("warmup must be at least 1 if priors are estimated, not 0")
+        self.chosen, self.warmup = warmup, warmup or 1
+        self.sums: list[float] = []  # of the estimated priors after each epoch
+        self.momentum, self.reduction = momentum, reduction
         self.positive_weight, self.prior_weight = positive_weight, prior_weight
         self.delta, self.tau, self.items, self.observed = delta, tau, items, observed
         self.assume_negative = an(reduction="none")
-        counts = (
-            (known_labels(observed, items, classes) == 1).sum(dim=0).to(torch.get_default_dtype())
-        )
-        self.register_buffer(
-            "per_positive", torch.where(counts > 0, items / counts, 0.0), persistent=False
-        )
-        self.register_buffer(
-            "priors",
-            _checked(priors, classes) if self.fixed_priors else torch.full((classes,), torch.nan),
-        )
-        self.register_buffer("running", torch.full((classes,), torch.nan))  # mean p of each class
-        self.scores = torch.empty(0)
-        self._checked_at, self._any = (0, -1), False
+        counts = (known_labels(observed, items, classes) == 1).sum(dim=0)
+        counts = counts.to(torch.get_default_dtype())
+        per_positive = torch.where(counts > 0, items / counts, 0.0)
+        none = torch.full((classes,), torch.nan)
+        self.register_buffer("per_positive", per_positive, persistent=False)
+        self.register_buffer("priors", none if priors is None else _checked(priors, classes))
+        self.register_buffer("running", none.clone())  # mean p of each class
 
     @classmethod
     def memory(cls, items: int, classes: int, **options: Any) -> int:
@@ -141,8 +143,8 @@ class crisp(Method):  # noqa: N801  (methods are called by their names)
         return 12 * classes + scores
 
     def entries(self, logits: Tensor, context: Context) -> Tensor:
-        """Loss of each entry; assume-negative while there are no priors."""
-        if context.epoch <= self.warmup or not self._estimated():
+        """Loss of each entry; assume-negative during the warm-up."""
+        if context.epoch <= self.warmup_epochs(context.epochs):
             return self.assume_negative.entries(logits, context)
         observed = context.observed
         counted = self.priors.isfinite() & (self.per_positive > 0)
@@ -154,13 +156,6 @@ class crisp(Method):  # noqa: N801  (methods are called by their names)
         distance = torch.where(counted, (mean - priors).abs(), 0.0)
         return entries + self.prior_weight * distance
 
-    def _estimated(self) -> bool:
-        """Whether there are priors; reads the device only after they changed, not in every step."""
-        now = id(self.priors), self.priors._version
-        if now != self._checked_at:
-            self._checked_at, self._any = now, not bool(self.priors.isnan().all())
-        return self._any
-
     def _mean(self, batch: Tensor) -> Tensor:
         """Update the running mean with this batch; the gradient is that of the batch's mean."""
         now = batch.detach()
@@ -170,33 +165,56 @@ class crisp(Method):  # noqa: N801  (methods are called by their names)
             self.running = mean.to(self.running.dtype)
         return mean + (batch - now)
 
+    def warmup_epochs(self, epochs: int) -> int:
+        """Length of the warm-up, as far as it is known."""
+        if self.chosen is not None:
+            return self.chosen
+        latest = max(epochs // 2, 1)
+        return min(_settled(self.sums) or latest, latest)
+
     def wants_pass(self, epoch: int, epochs: int) -> bool:
-        """From the end of the warm-up to the last but one epoch, unless priors are given."""
-        return not self.fixed_priors and self.warmup <= epoch < epochs
+        """From the end of the warm-up, or the first epoch, on, unless priors are given."""
+        return not self.fixed_priors and super().wants_pass(epoch, epochs)
 
-    def take_scores(self, logits: Tensor, index: Tensor) -> None:
-        if self.scores.numel() == 0:
-            self.scores = torch.empty(self.items, logits.shape[1], dtype=torch.float32)
-        self.scores[index.cpu()] = logits.float().cpu()
-
-    def end_epoch(self, epoch: int, epochs: int) -> None:
+    def use_scores(self, scores: Tensor, epoch: int, epochs: int) -> None:
         """Estimate the priors and set the running mean to the mean over all items."""
-        if not self.wants_pass(epoch, epochs):
-            return
         labels = known_labels(self.observed, self.items, len(self.priors))
-        self.priors = estimate_priors(self.scores, labels, self.delta, self.tau).to(self.priors)
-        self.running = self.scores.sigmoid().mean(dim=0).to(self.running)
-        self.scores = torch.empty(0)
+        self.priors = estimate_priors(scores, labels, self.delta, self.tau).to(self.priors)
+        self.running = scores.cpu().sigmoid().mean(dim=0).to(self.running)
+        self.sums.append(float(self.priors.nansum()))
+
+    def record(self, epoch: int, epochs: int) -> dict[str, float]:
+        """The estimated number of positives of an item and, once it is over, the warm-up."""
+        if self.chosen is not None or len(self.sums) < epoch:
+            return {}
+        ended = self.warmup_epochs(epochs)
+        return {"positives": self.sums[-1], **({"warmup": ended} if ended <= epoch else {})}
+
+    def carry_over(self) -> None:
+        """Warm up again."""
+        self.sums = []
+
+    def get_extra_state(self) -> Tensor:
+        return torch.tensor(self.sums, dtype=torch.float64)
+
+    def set_extra_state(self, state: Tensor) -> None:
+        self.sums = state.tolist()
+
+
+def _settled(sums: list[float]) -> int | None:
+    """Number of sums after which the last two have not lowered the least one before by much."""
+    for count in range(3, len(sums) + 1):
+        if min(sums[count - 2 : count]) > SETTLED * min(sums[: count - 2]):
+            return count
+    return None
 
 
 def _checked(priors: Any, classes: int) -> Tensor:
-    message = f"priors are {classes} shares above 0 and up to 1, not {priors}"
     try:
-        values = torch.as_tensor(priors, dtype=torch.float32)
-    except (TypeError, ValueError) as error:
-        raise ValueError(message) from error
-    if values.shape != (classes,) or not bool(
-        ((values > 0) & (values <= 1) | values.isnan()).all()
-    ):
-        raise ValueError(message)
-    return values.clone()
+        values = torch.as_tensor(priors, dtype=torch.float32).clone()
+        share = (values > 0) & (values <= 1) | values.isnan()
+        if values.shape == (classes,) and bool(share.all()):
+            return values
+    except (TypeError, ValueError):
+        pass
+    raise ValueError(f"priors are {classes} shares above 0 and up to 1, not {priors}")

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from spml.losses.components import Context
 from spml.losses.entropy import EM_TRAINING, ZHOU, ZHOU_CODE
-from spml.losses.framework import Method, Reduction
-from spml.losses.metadata import method, published, searched
+from spml.losses.framework import Reduction
+from spml.losses.metadata import Count1, Eps, Share, method, published, searched
 from spml.losses.registry import create, options
 from spml.losses.terms import Log
-from spml.methods.parts.labels import check_fit, known_labels, rows_of
+from spml.methods.parts.labels import check_fit, known_labels
+from spml.methods.parts.passes import PassMethod
 
 NONE = -1.0  # target of a label without pseudo-label
 
@@ -51,15 +52,23 @@ NONE = -1.0  # target of a label without pseudo-label
     **Differences.** The released code scores randomly mirrored pictures; here pictures are not
     mirrored. It makes a last pass that nothing uses, does nothing if the data fit into one batch,
     and leaves a label whose score is exactly 0 unknown. It stops at the first epoch without
-    improvement, which may be before the first pseudo-labels; the preset omits that. The GR Loss
-    paper describes the target as the current $p$ and the lowest θ % as taken in every epoch.
+    improvement, which may be before the first pseudo-labels; the preset omits that.
+
+    Table 1 of the GR Loss paper writes it within the framework (`variant=gr`): after each epoch
+    $\tau$ is the score up to which the lowest θ % of a class lie; $\hat k=0$, $v=\beta$ if
+    $\bar p\le\tau$, else $\hat k=1$, $v=\alpha$; and the target of $L_3$ is the current $\bar p$.
+    Its gradient is then 0: pseudo-negatives get no entropy term, and nothing else.
     """,
-    examples=["digits --method em_apl", "digits --method em_apl --set base=gr"],
+    examples=[
+        "digits --method em_apl",
+        "digits --method em_apl --set base=gr",
+        "digits --method em_apl --set variant=gr",
+    ],
 )
 @searched(
     {"beta": 0.1}, alpha=(0.01, 0.05, 0.1, 0.2), beta=(0.02, 0.1, 0.2, 0.4, 0.9), warmup=(3, 4, 5)
 )
-class em_apl(Method):  # noqa: N801  (methods are called by their names)
+class em_apl(PassMethod):  # noqa: N801  (methods are called by their names)
     """Entropy maximisation with asymmetric pseudo-labelling (Zhou et al., 2022).
 
     Args:
@@ -70,35 +79,36 @@ class em_apl(Method):  # noqa: N801  (methods are called by their names)
         base: loss of the labels without pseudo-label: em, or another method that needs only a
             batch.
         eps: added to probabilities inside the logs, as published (1e-5); None is the exact log.
+        variant: "original" stores a pseudo-label and its score for each label; "gr", as in Table 1
+            of the GR Loss paper, compares the current p with a threshold for each class.
         table: initial labels (items, classes): a negative value -q is a pseudo-label with soft
-            target q.
+            target q; for "original".
     """
 
     needs = frozenset({"items", "index", "pass"})
     targets: Tensor
-    scores: Tensor
+    thresholds: Tensor
     unknown: Tensor
 
     def __init__(
         self,
         alpha: float = 0.2,
         beta: float = 0.02,
-        theta: float = 0.9,
-        warmup: int = 5,
+        theta: Share = 0.9,
+        warmup: Count1 = 5,
         base: str = "em",
-        eps: float | None = None,
+        eps: Eps = None,
         reduction: Reduction = "mean",
+        variant: Literal["original", "gr"] = "original",
         table: Any = None,
-        items: int | None = None,
-        classes: int | None = None,
-        observed: Any = None,
+        *,
+        items: int,
+        classes: int,
+        observed: Any,
     ) -> None:
         super().__init__()
-        if not 0 <= theta <= 1:
-            raise ValueError(f"theta is a share of the unknown labels, not {theta}")
-        if warmup < 1:
-            raise ValueError(f"warmup is an epoch, counted from 1, not {warmup}")
-        self.beta, self.theta, self.warmup, self.reduction = beta, theta, warmup, reduction
+        self.beta, self.theta, self.reduction = beta, theta, reduction
+        self.warmup, self.items = warmup, items
         self.log = Log(eps)
         names = {option.name for option in options(base)}
         passed: dict[str, Any] = {"eps": eps} if "eps" in names else {}
@@ -110,44 +120,48 @@ class em_apl(Method):  # noqa: N801  (methods are called by their names)
             check_fit("table", values.shape, items, classes)
             targets = torch.where(values < 0, -values, NONE)
             unknown = values <= 0
-        elif items is None or classes is None or observed is None:
-            raise ValueError(
-                "em_apl needs items, classes and observed: it stores a pseudo-label for every label"
-            )
         else:
             targets = torch.full((items, classes), NONE)
             unknown = known_labels(observed, items, classes) == 0
-        self.register_buffer("targets", targets)
+        self.variant = variant
+        if variant == "original":
+            self.register_buffer("targets", targets)
+        else:
+            self.register_buffer("thresholds", torch.full((classes,), NONE))
         self.register_buffer("unknown", unknown, persistent=False)
-        self.register_buffer("scores", torch.empty(0), persistent=False)
 
     @classmethod
     def memory(cls, items: int, classes: int, **options: Any) -> int:
-        """A soft target and a flag for every label, and during a pass its score."""
+        """A flag for every label, during a pass its score, and a soft target or a threshold."""
+        if options.get("variant") == "gr":
+            return 5 * items * classes + 4 * classes
         target = 4 if options.get("table") is None else 8  # float32, or float64 like the table
         return (target + 1 + 4) * items * classes
 
     def entries(self, logits: Tensor, context: Context) -> Tensor:
         observed, index = context.observed, context.index
-        targets = rows_of(self.targets, index, logits, "em_apl")
+        if self.variant == "original":
+            targets = self.targets[index].to(logits.dtype)
+            chosen = targets >= 0
+        else:
+            targets = context.logits.sigmoid()
+            chosen = targets <= self.thresholds.to(targets.dtype)
         absent, present = self.log.absent(logits, context), self.log(logits, context)
         soft = torch.lerp(absent, present, targets.clamp(min=0))
         call = {"epoch": context.epoch, "epochs": context.epochs, "index": index}
         entries = self.base(logits, observed, **call)
-        return torch.where((targets >= 0) & (observed == 0), self.beta * soft, entries)
-
-    def wants_pass(self, epoch: int, epochs: int) -> bool:
-        """From the warm-up to the last but one epoch; nothing would use later pseudo-labels."""
-        return self.warmup <= epoch < epochs
+        return torch.where(chosen & (observed == 0), self.beta * soft, entries)
 
     def take_scores(self, logits: Tensor, index: Tensor) -> None:
-        if self.scores.shape != self.targets.shape:
-            self.scores = torch.empty_like(self.targets, dtype=torch.float32)
-        self.scores[index] = logits.sigmoid().float()
+        super().take_scores(logits.sigmoid(), index)
 
-    def end_epoch(self, epoch: int, epochs: int) -> None:
+    def use_scores(self, scores: Tensor, epoch: int, epochs: int) -> None:
         """Assign pseudo-labels to the lowest scores of each class that have none."""
-        if not self.wants_pass(epoch, epochs):
+        if self.variant == "gr":
+            counts = (self.theta * self.unknown.sum(dim=0).double()).long()
+            ranked = scores.masked_fill(~self.unknown, torch.inf).sort(dim=0).values
+            ranked = torch.cat([torch.full_like(ranked[:1], NONE), ranked])
+            self.thresholds = ranked.gather(0, counts[None])[0].to(self.thresholds)
             return
         open_labels = self.unknown & (self.targets < 0)
         share = self.theta * self.unknown.sum(dim=0).cpu().double()
@@ -155,7 +169,6 @@ class em_apl(Method):  # noqa: N801  (methods are called by their names)
         left = share.floor() - (self.unknown & ~open_labels).sum(dim=0).cpu()
         wanted = torch.minimum((share / (epochs - self.warmup)).floor(), left).long()
         wanted = wanted.to(open_labels.device)
-        order = self.scores.masked_fill(~open_labels, torch.inf).argsort(dim=0, stable=True)
+        order = scores.masked_fill(~open_labels, torch.inf).argsort(dim=0, stable=True)
         chosen = (order.argsort(dim=0) < wanted) & open_labels
-        self.targets = torch.where(chosen, self.scores.to(self.targets.dtype), self.targets)
-        self.scores = torch.empty(0, device=self.targets.device)
+        self.targets = torch.where(chosen, scores.to(self.targets.dtype), self.targets)

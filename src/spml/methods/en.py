@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor
@@ -11,13 +10,22 @@ from torch import Tensor
 from spml.losses.components import Context
 from spml.losses.cross_entropy import EXPECTED_POSITIVES
 from spml.losses.framework import Method, Reduction
-from spml.losses.metadata import Citation, method, published, searched
+from spml.losses.metadata import (
+    Citation,
+    Count1,
+    Eps,
+    Range,
+    Share,
+    Weight,
+    method,
+    published,
+    searched,
+)
 from spml.losses.terms import Log
 from spml.methods.parts.heatmaps import HeatMaps, whole
-from spml.methods.parts.labels import known_labels, row_numbers, rows_of
+from spml.methods.parts.labels import known_labels
 
 EXPECTED = -2  # beside the labels 1, 0 and -1: an unknown label that is expected to be negative
-AT_ONCE = 16  # classes ranked together
 UNPUBLISHED = (
     "default; not published in a source that could be read: Verelst et al., WACV 2023, "
     "as described by Chen et al., IJCAI 2024"
@@ -116,16 +124,16 @@ class en(Method):  # noqa: N801  (methods are called by their names)
 
     def __init__(
         self,
-        expected_positives: float = 1.5,
+        expected_positives: Weight = 1.5,
         count: Count = "observed",
-        momentum: float = 0.8,
+        momentum: Share = 0.8,
         start: Start = "observed",
         ties: Ties = "all",
-        cl: float = 0.0,
-        scl: float = 0.0,
-        power: float = 2.0,
-        grid: int = 28,
-        eps: float | None = None,
+        cl: Weight = 0.0,
+        scl: Weight = 0.0,
+        power: Annotated[float, Range(1, ends="[)")] = 2.0,
+        grid: Count1 = 28,
+        eps: Eps = None,
         reduction: Reduction = "mean",
         *,
         items: int,
@@ -133,15 +141,6 @@ class en(Method):  # noqa: N801  (methods are called by their names)
         observed: Any,
     ) -> None:
         super().__init__()
-        if not 0 <= momentum <= 1:
-            raise ValueError(f"momentum is the weight of the old mean, from 0 to 1, not {momentum}")
-        for name, number in (("expected_positives", expected_positives), ("cl", cl), ("scl", scl)):
-            if not 0 <= number < math.inf:
-                raise ValueError(f"{name} is 0 or more, not {number}")
-        if not 1 <= power < math.inf:
-            raise ValueError(
-                f"power is 1 or more, not {power}: below 1 the gradient of equal values is infinite"
-            )
         self.momentum, self.start, self.ties = momentum, start, ties
         self.cl, self.scl, self.power = cl, scl, power
         self.log, self.reduction = Log(eps), reduction
@@ -180,60 +179,40 @@ class en(Method):  # noqa: N801  (methods are called by their names)
 
     def begin_epoch(self, epoch: int, epochs: int) -> None:
         """Choose the expected negatives of this epoch."""
-        items, classes = self.labels.shape
+        items = len(self.labels)
         order = torch.randperm(items).to(self.mean.device) if self.ties == "random" else None
-        for first in range(0, classes, AT_ONCE):
-            part = slice(first, first + AT_ONCE)
-            labels = self.labels[:, part]
-            means = (
-                self.mean[:, part]
-                .masked_fill(labels == 1, torch.inf)
-                .masked_fill(labels == -1, -torch.inf)
-            )
-            columns = zip(means.unbind(dim=1), self.places[part], strict=True)
-            lowest = torch.stack(
-                [_lowest(column, places, order) for column, places in columns], dim=1
-            )
-            unknown = (labels == 0) | (labels == EXPECTED)
-            self.labels[:, part] = torch.where(
-                unknown, torch.where(lowest, EXPECTED, 0).to(labels.dtype), labels
-            )
+        for labels, mean, places in zip(self.labels.T, self.mean.T, self.places, strict=True):
+            known = labels.abs() == 1
+            ranked = torch.where(known, labels * torch.inf, mean)
+            marks = torch.where(_lowest(ranked, places, order), EXPECTED, 0)
+            labels.copy_(torch.where(known, labels, marks))
 
     def entries(self, logits: Tensor, context: Context) -> Tensor:
         """Loss of each entry; in training mode it updates the means with the predictions."""
         observed, index = context.observed, context.index
-        past = rows_of(self.mean, index, logits, "en")
-        rows = row_numbers(index, logits)
-        negative = (observed == -1) | (self.labels[rows] == EXPECTED)
+        past = self.mean[index].to(logits.dtype)
+        negative = (observed == -1) | (self.labels[index] == EXPECTED)
         entries = torch.where(negative, self.log.absent(logits, context), 0.0)
         entries = torch.where(observed == 1, self.log(logits, context), entries)
         p = logits.sigmoid()
         if self.start == "first":
-            past = torch.where(self.seen[rows][:, None], past, p.detach())
+            past = torch.where(self.seen[index][:, None], past, p.detach())
         if self.cl:
-            entries = entries + torch.where(
-                observed == -1, 0.0, self.cl * (p - past).abs() ** self.power
-            )
+            distance = self.cl * (p - past).abs() ** self.power
+            entries = entries + torch.where(observed == -1, 0.0, distance)
         if self.heat is not None:
-            spatial = self._spatial(self.heat, context.features, rows).to(entries.dtype)
+            spatial = self._spatial(self.heat, context.features, index).to(entries.dtype)
             entries = entries + torch.where(observed == -1, 0.0, self.scl * spatial)
         if self.training:
-            self.mean[rows] = torch.lerp(p.detach(), past, self.momentum).to(self.mean.dtype)
-            self.seen[rows] = True
+            self.mean[index] = torch.lerp(p.detach(), past, self.momentum).to(self.mean.dtype)
+            self.seen[index] = True
         return entries
 
-    def _spatial(self, heat: HeatMaps, features: Tensor | None, rows: Tensor) -> Tensor:
+    def _spatial(self, heat: HeatMaps, features: Tensor, rows: Tensor) -> Tensor:
         """Mean distance of each label's class map from its heat map, which it then updates."""
-        if features is None:
-            raise ValueError("en needs features: the class maps of the batch, as scl is above 0")
-        self.prepare(features)
         maps = features.float().sigmoid()
         boxes = whole(len(rows), rows.device) if self.boxes is None else self.boxes
         self.boxes = None
-        if len(boxes) != len(rows):
-            raise ValueError(
-                f"en received visible parts of {len(boxes)} pictures for {len(rows)} items"
-            )
         past, known = heat.read(rows, boxes, *maps.shape[-2:])
         distance = torch.where(known, (maps - past).abs() ** self.power, 0.0).sum(dim=(2, 3))
         if self.training:

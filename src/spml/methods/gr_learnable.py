@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -10,9 +10,8 @@ from torch import Tensor, nn
 
 from spml.losses.components import Component, Context, Gaussian, Ramp, RampLike
 from spml.losses.framework import Reduction, UnifiedLoss
-from spml.losses.gr import CHEN, CHEN_CODE, PRESETS, Variant
-from spml.losses.metadata import method, published, searched
-from spml.losses.terms import GCE, Absent
+from spml.losses.gr import CHEN, CHEN_CODE, PRESETS, Variant, robust_terms
+from spml.losses.metadata import Eps, Weight, method, published, searched
 
 Constraint = Literal["class", "batch", "none"]
 
@@ -97,29 +96,28 @@ class gr_learnable(UnifiedLoss):  # noqa: N801  (methods are called by their nam
         b: Any = -2.0,
         mu: RampLike = (0.5, 0.8),
         sigma: RampLike = (2.0, 0.5),
-        sigma_min: float = 0.1,
+        sigma_min: Weight = 0.1,
         own_lr: float = 0.1,
         own_momentum: float = 0.9,
         own_decay: float = 1e-3,
-        eps: float | None = None,
+        eps: Eps = None,
         reduction: Reduction | None = None,
         *,
         classes: int,
         items: int | None = None,
         observed: Any = None,
     ) -> None:
-        official = variant == "official"
-        default_q1 = 0.0 if official else 0.01
         learned = learn_alpha and LearnedGaussian(mu, sigma, classes, sigma_min, constraint)
         super().__init__(
             khat=LearnedLogistic(w, b, classes),
             weight=learned or Gaussian(mu, sigma),
-            l1=GCE(default_q1 if q1 is None else q1, eps),
-            l2=GCE(q2),
-            l3=Absent(GCE(q3)),
-            reduction=reduction or ("mean" if official else "sum_classes"),
+            **robust_terms(variant, q1, q2, q3, eps, reduction),
         )
-        self.own_lr, self.own_momentum, self.own_decay = own_lr, own_momentum, own_decay
+        self.sgd: dict[str, Any] = {
+            "lr": own_lr,
+            "momentum": own_momentum,
+            "weight_decay": own_decay,
+        }
 
     @classmethod
     def memory(cls, items: int, classes: int, **options: Any) -> int:
@@ -133,12 +131,7 @@ class gr_learnable(UnifiedLoss):  # noqa: N801  (methods are called by their nam
 
     def optimizer(self) -> torch.optim.Optimizer:
         """SGD over the learned parameters."""
-        return torch.optim.SGD(
-            self.parameters(),
-            lr=self.own_lr,
-            momentum=self.own_momentum,
-            weight_decay=self.own_decay,
-        )
+        return torch.optim.SGD(self.parameters(), **self.sgd)
 
 
 class LearnedLogistic(Component):
@@ -165,23 +158,14 @@ class LearnedGaussian(Component):
         self, mu: RampLike, sigma: RampLike, classes: int, floor: float, constraint: Constraint
     ) -> None:
         super().__init__()
-        if constraint not in get_args(Constraint):
-            raise ValueError(
-                f"constraint is one of {', '.join(get_args(Constraint))}, not {constraint!r}"
-            )
         start = torch.as_tensor(Ramp(sigma).start, dtype=torch.float64) - floor
-        if floor < 0 or not bool((start > 0).all()):
-            raise ValueError(
-                f"sigma starts at {sigma}, which must be above sigma_min = {floor} ≥ 0"
-            )
+        if not bool((start > 0).all()):
+            raise ValueError(f"sigma starts at {sigma}, which must be above sigma_min = {floor}")
         self.floor, self.constraint = floor, constraint
         self.mu = _per_class("mu", Ramp(mu).start, classes)
         self.width = _per_class("sigma", start + torch.log(-torch.expm1(-start)), classes)
-        mean = (
-            ""
-            if constraint == "none"
-            else f", divided by its mean over the unknown of the {constraint}"
-        )
+        mean = f", divided by its mean over the unknown of the {constraint}"
+        mean = "" if constraint == "none" else mean
         self.formula = f"exp(−(p − μ)²/(2σ²)){mean}, μ and σ learned per class"
 
     @property
@@ -205,11 +189,8 @@ class LearnedGaussian(Component):
 
 
 def _per_class(name: str, value: Any, classes: int) -> nn.Parameter:
-    expected = f"the start of {name} is a number, or one for each of {classes} classes"
     try:
-        start = torch.as_tensor(value, dtype=torch.float32)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{expected}, not {value!r}") from error
-    if start.ndim > 0 and start.shape != (classes,):
-        raise ValueError(f"{expected}, not {tuple(start.shape)}")
-    return nn.Parameter(start.expand(classes).clone())
+        return nn.Parameter(torch.as_tensor(value, dtype=torch.float32).expand(classes).clone())
+    except (TypeError, ValueError, RuntimeError) as error:
+        expected = f"a number, or one for each of {classes} classes"
+        raise ValueError(f"the start of {name} is {expected}, not {value!r}") from error

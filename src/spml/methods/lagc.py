@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -9,9 +11,20 @@ from torch import Tensor, nn
 from spml.losses.components import Context
 from spml.losses.cross_entropy import an
 from spml.losses.framework import Method, Reduction, prepared
-from spml.losses.metadata import Citation, method, published, searched
+from spml.losses.metadata import (
+    Above0,
+    Citation,
+    Count0,
+    Eps,
+    Range,
+    Share,
+    method,
+    published,
+    searched,
+)
 from spml.methods.parts.contrastive import LabelQueue
 
+Likely = Annotated[float, Range(0.5, 1)]
 LAGC_CODE = "xiemk/SPML-LAC"
 
 
@@ -97,21 +110,16 @@ class lagc(Method):  # noqa: N801  (methods are called by their names)
         self,
         lam: float = 1.0,
         lac: float = 1.0,
-        first: float = 0.5,
-        tau: float = 0.6,
-        tau_second: float = 0.9,
-        temperature: float = 0.5,
-        queue: int = 512,
+        first: Share = 0.5,
+        tau: Likely = 0.6,
+        tau_second: Likely = 0.9,
+        temperature: Above0 = 0.5,
+        queue: Count0 = 512,
         size: int = 128,
-        eps: float | None = None,
+        eps: Eps = None,
         reduction: Reduction = "mean",
     ) -> None:
         super().__init__()
-        if not 0 <= first <= 1:
-            raise ValueError(f"first is a share of the epochs, not {first}")
-        for name, value in (("tau", tau), ("tau_second", tau_second)):
-            if not 0.5 <= value <= 1:
-                raise ValueError(f"{name} is a probability from 0.5 to 1, not {value}")
         self.lam, self.lac, self.first, self.tau, self.tau_second = lam, lac, first, tau, tau_second
         self.assume_negative, self.reduction = an(eps, reduction="none"), reduction
         self.projection = nn.LazyLinear(size)
@@ -128,31 +136,17 @@ class lagc(Method):  # noqa: N801  (methods are called by their names)
     def entries(self, logits: Tensor, context: Context) -> Tensor:
         """Loss of each entry; features are the embeddings of both views."""
         observed, features, views = context.observed, context.features, context.views
-        if (
-            views is None
-            or features is None
-            or features.shape[:2] != (2 * len(logits), logits.shape[1])
-        ):
-            raise ValueError(
-                "lagc needs views and features: a strong view's logits, embeddings of both views"
-            )
+        if features.shape[:2] != (2 * len(logits), logits.shape[1]):
+            raise ValueError("lagc needs features of both views: embeddings of each label")
         second = context.epoch > round(self.first * context.epochs)
         present, sure = _pseudo_labels(
             context.logits, observed, self.tau_second if second else self.tau
         )
         added = self.lam * _consistency(prepared(views, observed), present, sure)
         if second:
-            added = added + self.lac * self._contrast(features, present)
+            embeddings = self.projection(features.to(self.projection.weight.dtype))
+            added = added + self.lac * self.queue(embeddings, present.repeat(2, 1))
         return self.assume_negative.entries(logits, context) + added
-
-    def _contrast(self, features: Tensor, present: Tensor) -> Tensor:
-        """Contrastive loss of the present labels in both views, which then enter the queue."""
-        embeddings = self.projection(features.to(self.projection.weight.dtype))
-        positive = present.repeat(2, 1)
-        loss = self.queue.loss(embeddings, positive)
-        if self.training:
-            self.queue.push(embeddings, positive)
-        return loss
 
 
 def _pseudo_labels(logits: Tensor, observed: Tensor, tau: float) -> tuple[Tensor, Tensor]:

@@ -12,8 +12,7 @@ from spml.losses.components import Context, largest_unknown
 from spml.losses.cross_entropy import an
 from spml.losses.framework import Method, Reduction
 from spml.losses.large_loss import LARGE_LOSS, LARGE_LOSS_ISSUE, LARGE_LOSS_TRAINING, ll_ct
-from spml.losses.metadata import method, published, searched
-from spml.methods.parts.labels import row_numbers, rows_of
+from spml.losses.metadata import Share, method, published, searched
 
 
 @method(
@@ -61,7 +60,7 @@ class ll_cp(Method):  # noqa: N801  (methods are called by their names)
 
     def __init__(
         self,
-        delta: float = 0.001,
+        delta: Share = 0.001,
         variant: Literal["meant", "released"] = "meant",
         reduction: Reduction = "mean",
         *,
@@ -70,8 +69,6 @@ class ll_cp(Method):  # noqa: N801  (methods are called by their names)
         observed: Any = None,
     ) -> None:
         super().__init__()
-        if not 0 <= delta <= 1:
-            raise ValueError(f"delta is the share of entries corrected in each step, not {delta}")
         self.delta, self.variant, self.reduction = delta, variant, reduction
         self.loss = an(reduction="none") if variant == "meant" else ll_ct(delta, reduction="none")
         self.register_buffer("corrected", torch.zeros(items, classes, dtype=torch.bool))
@@ -82,16 +79,14 @@ class ll_cp(Method):  # noqa: N801  (methods are called by their names)
 
     def entries(self, logits: Tensor, context: Context) -> Tensor:
         """Loss of each entry; training stores corrections from the second epoch on."""
-        observed, index = context.observed, row_numbers(context.index, logits)
+        observed, index = context.observed, context.index
         if self.variant == "released":
             return self.loss.entries(logits, context)
-        before = rows_of(self.corrected, context.index, logits, "ll_cp") > 0
-        labels = observed.masked_fill(before & (observed == 0), 1)
+        labels = observed.masked_fill(self.corrected[index] & (observed == 0), 1)
         later = context.epoch > 1
         selected = largest_unknown(context.logits, labels, self.delta) if later else None
         if selected is not None:
             labels = labels.masked_fill(selected, 1)
             if self.training:
-                same = (index[:, None] == index).to(logits)  # a sampler may draw an item twice
-                self.corrected[index] |= same @ selected.to(logits) > 0
+                self.corrected[index] |= selected
         return self.loss.entries(logits, replace(context, observed=labels))

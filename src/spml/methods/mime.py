@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor
@@ -13,9 +13,19 @@ from spml.keyed import normal
 from spml.losses.components import Context
 from spml.losses.cross_entropy import an
 from spml.losses.framework import Reduction
-from spml.losses.metadata import Citation, method, published, searched
+from spml.losses.metadata import (
+    Citation,
+    Count1,
+    Eps,
+    Range,
+    Share,
+    method,
+    published,
+    searched,
+)
 from spml.methods.parts.draws import EpochDraws
-from spml.methods.parts.labels import known_labels, row_numbers, rows_of
+from spml.methods.parts.labels import known_labels
+from spml.methods.parts.passes import PassMethod
 
 MIME_CODE = "palm-biaoliu/mime, the newest of its versions, settings per data set"
 Rule = Literal["add", "ignore"]
@@ -78,7 +88,7 @@ Rule = Literal["add", "ignore"]
     examples=["digits --method mime --lr 1e-3 --head-lr 1"],
 )
 @searched({"theta": 0.8}, theta=(0.8, 0.9, 0.95, 0.99), warmup=(1, 2, 3), beta=(1e-5, 1e-4, 1e-3))
-class mime(EpochDraws):  # noqa: N801  (methods are called by their names)
+class mime(EpochDraws, PassMethod):  # noqa: N801  (methods are called by their names)
     """Pseudo-positives with an information bottleneck on label embeddings (Liu et al., ICML 2023).
 
     The published logit is that of the mean of ten sampled embeddings. It is normal, so one number
@@ -109,12 +119,12 @@ class mime(EpochDraws):  # noqa: N801  (methods are called by their names)
     def __init__(
         self,
         rule: Rule = "add",
-        theta: float = 0.95,
-        warmup: int = 2,
+        theta: Share = 0.95,
+        warmup: Count1 = 2,
         beta: float = 1e-4,
         sample: bool = True,
-        mean_inverse_positives: float | None = None,
-        eps: float | None = None,
+        mean_inverse_positives: Annotated[float, Range(0, 1, "(]")] | None = None,
+        eps: Eps = None,
         reduction: Reduction = "mean",
         *,
         items: int,
@@ -122,19 +132,11 @@ class mime(EpochDraws):  # noqa: N801  (methods are called by their names)
         observed: Any,
     ) -> None:
         super().__init__()
-        if not 0 <= theta <= 1:
-            raise ValueError(f"theta is a probability, not {theta}")
-        if warmup < 1:
-            raise ValueError(f"warmup is an epoch, counted from 1, not {warmup}")
         if rule == "ignore" and mean_inverse_positives is None:
             raise ValueError(
                 "rule='ignore' needs mean_inverse_positives, the mean of 1 / (positives of an item)"
             )
-        if mean_inverse_positives is not None and not 0 < mean_inverse_positives <= 1:
-            raise ValueError(
-                f"mean_inverse_positives is above 0 and up to 1, not {mean_inverse_positives}"
-            )
-        self.rule, self.theta, self.warmup = rule, theta, warmup
+        self.rule, self.theta, self.warmup, self.items = rule, theta, warmup, items
         self.beta, self.sample, self.reduction = beta, sample, reduction
         self.loss = an(eps, reduction="none")
         known = known_labels(observed, items, classes)
@@ -144,7 +146,6 @@ class mime(EpochDraws):  # noqa: N801  (methods are called by their names)
         marked = torch.zeros(items, classes, dtype=torch.bool)  # labels added or ignored
         self.register_buffer("marked", marked)
         self.register_buffer("unknown", known == 0, persistent=False)
-        self.scores = torch.empty(0)
 
     @classmethod
     def memory(cls, items: int, classes: int, **options: Any) -> int:
@@ -153,7 +154,12 @@ class mime(EpochDraws):  # noqa: N801  (methods are called by their names)
 
     def prepare(self, features: Tensor) -> None:
         """Reject features without a mean, a deviation and the logit's deviation for each label."""
-        _check(features, self.marked.shape[1])
+        shape, classes = tuple(features.shape), self.marked.shape[1]
+        if len(shape) != 3 or shape[1] != classes or shape[2] < 3 or shape[2] % 2 == 0:
+            raise ValueError(
+                "mime needs means and deviations of each label's embedding, "
+                f"not features of {shape}; give --head query-normal"
+            )
 
     def entries(self, logits: Tensor, context: Context) -> Tensor:
         """Loss of each entry.
@@ -161,15 +167,10 @@ class mime(EpochDraws):  # noqa: N801  (methods are called by their names)
         Features are (items, classes, 2d + 1): means, logs of deviations, deviation of the logit.
         """
         observed, index, features = context.observed, context.index, context.features
-        if features is None:
-            raise ValueError(
-                "mime needs features: an embedding of each label from the head query-normal"
-            )
-        _check(features, logits.shape[1])
-        marked = (rows_of(self.marked, index, logits, "mime") > 0) & (observed == 0)
+        marked = self.marked[index] & (observed == 0)
         mean, log_deviation, deviation = embedding_parts(features.to(logits.dtype))
         if self.sample:
-            noise = normal(row_numbers(index, logits), self.salt, logits.shape[1])
+            noise = normal(index, self.salt, logits.shape[1])
             logits = logits + deviation * noise.to(logits.dtype)
         if self.rule == "add":
             labels = replace(context, observed=observed.masked_fill(marked, 1))
@@ -178,31 +179,20 @@ class mime(EpochDraws):  # noqa: N801  (methods are called by their names)
             entries = self.loss.entries(logits, context).masked_fill(marked, 0)
         return entries + self.beta * normal_divergence(mean, log_deviation)
 
-    def wants_pass(self, epoch: int, epochs: int) -> bool:
-        """From the warm-up to the last but one epoch; nothing would use later pseudo-labels."""
-        return self.warmup <= epoch < epochs
-
     def take_scores(self, logits: Tensor, index: Tensor) -> None:
         """Add labels with high scores; with rule "ignore", keep the scores."""
         if self.rule == "add":
             self.marked[index] |= (logits.float().sigmoid() > self.theta) & self.unknown[index]
-            return
-        if self.scores.shape != self.marked.shape:
-            self.scores = torch.empty(
-                self.marked.shape, dtype=torch.float32, device=self.marked.device
-            )
-        self.scores[index] = logits.float()
+        else:
+            super().take_scores(logits, index)
 
-    def end_epoch(self, epoch: int, epochs: int) -> None:
+    def use_scores(self, scores: Tensor, epoch: int, epochs: int) -> None:
         """With rule "ignore", select the ignored labels again."""
-        if self.rule == "add" or not self.wants_pass(epoch, epochs):
-            return
-        ranked = self.scores.masked_fill_(~self.unknown, -torch.inf)
+        ranked = scores.masked_fill_(~self.unknown, -torch.inf)
         self.marked.zero_()
         for c, count in enumerate(self.ignored):
             self.marked[ranked[:, c].argsort(descending=True, stable=True)[:count], c] = True
         self.marked &= self.unknown
-        self.scores = torch.empty(0)
 
 
 def embedding_parts(features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -214,12 +204,3 @@ def embedding_parts(features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def normal_divergence(mean: Tensor, log_deviation: Tensor) -> Tensor:
     """KL divergence from the standard normal distribution, averaged over each embedding."""
     return (mean.square() + (2 * log_deviation).exp() - 1 - 2 * log_deviation).mean(dim=-1) / 2
-
-
-def _check(features: Tensor, classes: int) -> None:
-    shape = tuple(features.shape)
-    if len(shape) != 3 or shape[1] != classes or shape[2] < 3 or shape[2] % 2 == 0:
-        raise ValueError(
-            f"mime needs means and deviations of each label's embedding, not features of {shape}; "
-            "give --head query-normal"
-        )

@@ -18,9 +18,9 @@ from spml.losses.cross_entropy import (
     ExpectedPositives,
 )
 from spml.losses.framework import Method, Reduction
-from spml.losses.metadata import method, published, searched
+from spml.losses.metadata import Above0, Eps, Weight, method, published, searched
 from spml.losses.terms import Log
-from spml.methods.parts.labels import check_fit, known_labels, rows_of
+from spml.methods.parts.labels import check_fit, known_labels
 
 UNKNOWN = torch.logit(torch.tensor(0.6)).item()  # unknown labels start uniform in ± this logit
 KNOWN = torch.logit(torch.tensor(0.995)).item()  # known labels start at ± this logit
@@ -62,19 +62,23 @@ LEAST = 1e-5  # initial and carried-over probabilities are clamped to LEAST..1 -
     sparse optimiser would be another algorithm.
 
     **Differences.** Released code has ε = 1e-5. It trains the classifier with one learning rate and
-    $\theta$ ten times as fast; here $\theta$ learns like the head, `--head-lr` (10) times as fast
-    as the backbone. The GR Loss paper's row is `role` after LinearInit on VOC and COCO, but plain
-    `role` on NUS-WIDE and CUB.
+    $\theta$ ten times as fast, which is `--head-lr 1 --set label_lr=10`; by default $\theta$ learns
+    like the head, `--head-lr` (10) times as fast as the backbone. The GR Loss paper's row is `role`
+    after LinearInit on VOC and COCO, but plain `role` on NUS-WIDE and CUB.
     """,
-    examples=["voc --method role --linear-init 25 --linear-lr 1e-3 --linear-batch-size 16"],
+    examples=[
+        "voc --method role --head-lr 1 --set label_lr=10",
+        "voc --method role --linear-init 25 --linear-lr 1e-3 --linear-batch-size 16",
+    ],
 )
-@searched(AS_PUBLISHED)
+@searched(AS_PUBLISHED, label_lr=(1.0, 3.0, 10.0))
 class role(Method):  # noqa: N801  (methods are called by their names)
     """Regularised online label estimation: learn classifier and labels (Cole et al., 2021).
 
     Args:
         expected_positives: mean number of positive labels per item, from another source.
         eps: added to probabilities inside the log, as published (1e-5); None is the exact log.
+        label_lr: learning rate of the estimated labels, as a multiple of the head's.
         estimated: initial label probabilities (items, classes) instead of random ones.
     """
 
@@ -82,16 +86,18 @@ class role(Method):  # noqa: N801  (methods are called by their names)
 
     def __init__(
         self,
-        expected_positives: float = 1.5,
-        eps: float | None = None,
+        expected_positives: Weight = 1.5,
+        eps: Eps = None,
         reduction: Reduction = "mean",
+        label_lr: Above0 = 1.0,
         estimated: Any = None,
-        items: int | None = None,
-        classes: int | None = None,
-        observed: Any = None,
+        *,
+        items: int,
+        classes: int,
+        observed: Any,
     ) -> None:
         super().__init__()
-        self.log, self.reduction = Log(eps), reduction
+        self.log, self.reduction, self.label_lr = Log(eps), reduction, label_lr
         self.regulariser = ExpectedPositives(expected_positives)
         if estimated is not None:
             initial = torch.as_tensor(estimated, dtype=torch.float64)
@@ -99,12 +105,10 @@ class role(Method):  # noqa: N801  (methods are called by their names)
                 raise ValueError("estimated holds values that are not probabilities, from 0 to 1")
             check_fit("estimated", initial.shape, items, classes)
             start = torch.logit(initial, eps=LEAST)
-        elif items is None or classes is None or observed is None:
-            raise ValueError(
-                "role needs items, classes and observed: it stores a logit for every label"
-            )
         else:
-            start = _initial(items, classes, observed)
+            start = torch.empty(items, classes).uniform_(-UNKNOWN, UNKNOWN)
+            known = known_labels(observed, items, classes)
+            start = torch.where(known == 0, start, known.to(start.dtype) * KNOWN)
         self.label_logits = nn.Parameter(start)
 
     @classmethod
@@ -113,9 +117,13 @@ class role(Method):  # noqa: N801  (methods are called by their names)
         number = 4 if options.get("estimated") is None else 8  # float32, or float64 if estimated
         return 3 * number * items * classes
 
+    def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
+        """The estimated labels, at their multiple of the head's learning rate."""
+        return [{"params": [self.label_logits], "lr": lr * self.label_lr}]
+
     def entries(self, logits: Tensor, context: Context) -> Tensor:
         """Loss of each entry: half for the classifier, half for the labels."""
-        labels = rows_of(self.label_logits, context.index, logits, "role")
+        labels = self.label_logits[context.index].to(logits.dtype)
         classifier = self._half(logits, labels.detach(), context)
         return (classifier + self._half(labels, context.logits, context)) / 2
 
@@ -134,9 +142,3 @@ class role(Method):  # noqa: N801  (methods are called by their names)
         agreement = torch.lerp(absent, present, teacher.sigmoid())
         entries: Tensor = known + agreement + self.regulariser(learner.sigmoid())
         return entries
-
-
-def _initial(items: int, classes: int, observed: Any) -> Tensor:
-    start = torch.empty(items, classes).uniform_(-UNKNOWN, UNKNOWN)
-    known = known_labels(observed, items, classes)
-    return torch.where(known == 0, start, known.to(start.dtype) * KNOWN)

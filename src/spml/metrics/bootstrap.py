@@ -111,6 +111,5 @@ def compare(
     low, high = np.quantile(differences, (0.025, 0.975))
     fewer = min((differences <= 0).sum(), (differences >= 0).sum())
     p = min(1.0, 2 * (1 + int(fewer)) / (1 + len(differences)))
-    return Comparison(
-        float(np.mean(figures) - np.mean(rivals)), float(low), float(high), p, len(figures)
-    )
+    difference = float(np.mean(figures) - np.mean(rivals))
+    return Comparison(difference, float(low), float(high), p, len(figures))

@@ -12,7 +12,7 @@ from torchmetrics import Metric
 from torchmetrics.utilities import dim_zero_cat
 
 from spml.errors import UserError
-from spml.metrics.scores import Values, as_labels, as_numpy, average_precision
+from spml.metrics.scores import Values, average_precision, scores_and_labels
 
 
 class PrecisionResult(TypedDict):
@@ -60,19 +60,18 @@ class MeanAveragePrecision(Metric):
             truth: 1 positive, -1 negative, 0 unknown: left out of its class.
             index: number of each item in the data set; without it repeated items count each time.
         """
-        scores, labels = torch.as_tensor(logits), as_numpy(truth)
-        if scores.ndim != 2 or scores.shape != labels.shape:
-            shapes = f"logits {tuple(scores.shape)} and truth {labels.shape}"
-            raise UserError(f"{shapes} must have one shape, (items, classes)")
-        if self._classes not in (None, scores.shape[1]):
-            raise UserError(
-                f"this batch has {scores.shape[1]} classes, those before it {self._classes}"
-            )
-        marks, rows = torch.tensor(as_labels(labels, "truth")), _rows(index, len(scores))
-        self._classes = scores.shape[1]
-        self.logits.append(scores.detach().to(self.device, self.dtype).flatten())
-        self.truth.append(marks.to(self.device).flatten())
-        self.index.append(rows.to(self.device))
+        scores, labels = scores_and_labels(logits, truth, "the truth")
+        items, classes = scores.shape
+        if self._classes not in (None, classes):
+            raise UserError(f"this batch has {classes} classes, those before it {self._classes}")
+        rows = torch.full((items,), -1) if index is None else torch.as_tensor(index)
+        wrong = rows.shape != (items,) or rows.is_floating_point()
+        if wrong or (index is not None and (rows < 0).any()):
+            raise UserError(f"index must hold a whole number from 0 for each of the {items} items")
+        self._classes = classes
+        self.logits.append(torch.tensor(scores).to(self.device, self.dtype).flatten())
+        self.truth.append(torch.tensor(labels).to(self.device).flatten())
+        self.index.append(rows.to(self.device, torch.int64))
 
     def compute(self) -> PrecisionResult:
         """`map` and `per_class`, equal on every process."""
@@ -82,9 +81,7 @@ class MeanAveragePrecision(Metric):
         scores = dim_zero_cat(self.logits).cpu().view(len(index), -1)
         labels = dim_zero_cat(self.truth).cpu().view(len(index), -1)
         _, first = np.unique(index, return_index=True)
-        keep = torch.from_numpy(
-            np.concatenate([np.flatnonzero(index < 0), first[index[first] >= 0]])
-        )
+        keep = np.concatenate([np.flatnonzero(index < 0), first[index[first] >= 0]])
         values = average_precision(scores[keep], labels[keep])
         return {"map": float(values.mean()), "per_class": values}
 
@@ -99,13 +96,3 @@ class MeanAveragePrecision(Metric):
             if isinstance(getattr(self, name), list) and not getattr(self, name):
                 setattr(self, name, [torch.empty(0, dtype=dtype, device=self.device)])
         super().sync(*args, **kwargs)
-
-
-def _rows(index: Values | None, items: int) -> Tensor:
-    """Item numbers, -1 for items without one."""
-    if index is None:
-        return torch.full((items,), -1)
-    rows = torch.as_tensor(index)
-    if rows.shape != (items,) or rows.is_floating_point() or (rows < 0).any():
-        raise UserError(f"index must hold a whole number from 0 for each of the {items} items")
-    return rows.long()

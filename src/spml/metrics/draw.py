@@ -79,32 +79,35 @@ def draw(logits: Array, observed: Labels) -> Draw:
         logits: (items, classes), calibrated: their sigmoid is the chance of a label.
         observed: 1 known positive, 0 unknown, -1 known negative; each item needs a positive.
     """
-    parts = [
-        _draw(logits[rows], observed[rows]) for rows in blocks(max(len(logits), 1), logits.shape[1])
-    ]
-    fields = ("log_likelihood", "present", "seen")
-    return Draw(*(np.concatenate([getattr(part, name) for part in parts]) for name in fields))
+    rows = blocks(max(len(logits), 1), logits.shape[1])
+    parts = [_draw(logits[some], observed[some]) for some in rows]
+    return Draw(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 def drawn_chance(logits: Array) -> Array:
     """Chance that each class is the one drawn from its item, before observation; rows sum to 1."""
-    t, weight = np.polynomial.legendre.leggauss(NODES)
     chances = np.zeros(logits.shape)
     for rows in blocks(*logits.shape):
         p = sigmoid(logits[rows])
-        for node, share in zip((t + 1) / 2, weight / 2, strict=True):
+        for node, share in zip(*_nodes(), strict=True):
             factors = 1 - p * (1 - node)
             none_drawn = np.exp(np.log(factors).sum(axis=1, keepdims=True))
             chances[rows] += share * p / factors * none_drawn
     return np.asarray(chances / np.maximum(chances.sum(axis=1, keepdims=True), 1e-300))
 
 
-def _draw(z: Array, observed: Labels) -> Draw:
+def _nodes() -> tuple[Array, Array]:
+    """Places from 0 to 1 and weights of the quadrature."""
+    t, weight = np.polynomial.legendre.leggauss(NODES)
+    return (t + 1) / 2, weight / 2
+
+
+def _draw(z: Array, observed: Labels) -> tuple[Array, Array, Array]:
+    """The fields of `Draw` for a block of items."""
     positive, open_ = observed == 1, observed == 0
     p = np.where(observed == -1, 0.0, sigmoid(z))
     drawn = positive.sum(axis=1)
-    t, weight = np.polynomial.legendre.leggauss(NODES)
-    t, weight = (t + 1) / 2, weight / 2
+    t, weight = _nodes()
     others = np.where(open_, p, 0.0)
     # log of prod over the unknown labels of (1 - p + p t), for each node
     logs = np.stack([np.log1p(-others * (1 - node)).sum(axis=1) for node in t], axis=1)
@@ -116,12 +119,15 @@ def _draw(z: Array, observed: Labels) -> Draw:
     seen = np.where(positive, 1.0, 0.0)
     for k, node in enumerate(t):
         seen += shares[:, k : k + 1] * (others * node / (1 - others * (1 - node)))
-    # log of the chance of no positive
-    absent = np.where(observed == -1, 0.0, -np.logaddexp(0, z)).sum(axis=1)
-    some = np.maximum(-np.expm1(absent), 1e-300)
+    some = np.maximum(-np.expm1(_log_absent(z, observed)), 1e-300)
     log_p = np.where(positive, -np.logaddexp(0, -z), 0.0).sum(axis=1)
     likelihood = log_p + np.log(drawn) + highest[:, 0] + np.log(whole[:, 0]) - np.log(some)
-    return Draw(likelihood, np.minimum(p / some[:, None], 1.0), seen)
+    return likelihood, np.minimum(p / some[:, None], 1.0), seen
+
+
+def _log_absent(z: Array, observed: Labels) -> Array:
+    """Log of the chance that an item has no positive."""
+    return np.asarray(np.where(observed == -1, 0.0, -np.logaddexp(0, z)).sum(axis=1))
 
 
 def fit_draw(logits: Values, observed: Values, *, positives: float | None = None) -> DrawFit:
@@ -145,19 +151,15 @@ def fit_draw(logits: Values, observed: Values, *, positives: float | None = None
             "with one class every observed item has it, so the number of others is unknown"
         )
     if positives is not None and not 1 <= positives <= z.shape[1]:
-        raise UserError(
-            f"positives per item must be from 1 to the number of classes, {z.shape[1]}, "
-            f"not {positives:g}"
-        )
+        limits = f"from 1 to the number of classes, {z.shape[1]}"
+        raise UserError(f"positives per item must be {limits}, not {positives:g}")
     fitted = _fit(z, labels, np.zeros(2 + z.shape[1]), None)
     if positives is not None:
         fitted = _fit(z, labels, fitted, positives)
         mean = draw(_moved(z, fitted), labels).present.sum(axis=1).mean()
         if abs(mean - positives) > TOLERATED:
-            raise UserError(
-                f"these scores cannot mean {positives:g} positives per item; "
-                f"the nearest is {mean:.2f}"
-            )
+            cannot = f"these scores cannot mean {positives:g} positives per item"
+            raise UserError(f"{cannot}; the nearest is {mean:.2f}")
     moved = _moved(z, fitted)
     chances = draw(moved, labels)
     pulls = _by_parameter(z, fitted, chances.seen - chances.present)
@@ -219,7 +221,5 @@ def _fit(z: Array, labels: Labels, start: Array, positives: float | None) -> Arr
 def _per_logit(z: Array, labels: Labels, present: Array) -> Array:
     """Derivative of an item's expected number of positives by each of its logits."""
     p = np.where(labels == -1, 0.0, sigmoid(z))
-    absent = np.where(labels == -1, 0.0, -np.logaddexp(0, z)).sum(axis=1, keepdims=True)
-    return np.asarray(
-        present * (1 - p - np.exp(absent) * present.sum(axis=1, keepdims=True)), np.float64
-    )
+    none = np.exp(_log_absent(z, labels)) * present.sum(axis=1)
+    return np.asarray(present * (1 - p - none[:, None]), np.float64)

@@ -57,7 +57,7 @@ def ranking_loss(logits: Values, truth: Values) -> float:
     A pair is wrong if the negative scores at least as high. An item without pairs has loss 0.
     """
     scores, labels = scores_and_labels(logits, truth)
-    wrong, pairs = np.zeros(len(scores), np.int64), np.zeros(len(scores), np.int64)
+    wrong, pairs = np.zeros((2, len(scores)), np.int64)
     for rows in blocks(*scores.shape):
         wrong[rows], pairs[rows] = _wrong_pairs(scores[rows], labels[rows])
     known = (labels != 0).any(axis=1)

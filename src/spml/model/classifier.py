@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, overload
+from typing import ClassVar, overload
 
 import torch
 import torch.nn.functional as F
@@ -220,20 +220,3 @@ class Classifier(nn.Module):
             return self.detailed(features)
         logits: Tensor = self.head(self.head_input(features))
         return logits
-
-
-class Forward:
-    """The forward pass of a training step; `graphs.FastForward` replays or compiles it."""
-
-    how = "none"
-
-    def __init__(self, wrapped: Any, *, detailed: bool) -> None:
-        self.wrapped, self.detailed = wrapped, detailed
-
-    def __call__(self, x: Tensor) -> Output:
-        """Return logits, or logits and features."""
-        outcome: Output = self.wrapped(x, True) if self.detailed else self.wrapped(x)
-        return outcome
-
-    def prepare(self, x: Tensor) -> None:
-        """Prepare for batches like this one: nothing to do without graphs."""

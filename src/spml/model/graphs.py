@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from spml.model.classifier import Classifier, Forward, Output
+from spml.model.classifier import Classifier, Output
 
 DTYPES = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16, "32-true": None}
 WARM_UPS = 2  # runs of a scoring function before it is recorded
@@ -43,8 +43,8 @@ def attempt(
             module.zero_grad(set_to_none=True)
 
 
-class FastForward(Forward):
-    """A training step's forward pass, replayed from CUDA graphs or compiled.
+class FastForward:
+    """A training step's forward pass: as it is (`how` none), from CUDA graphs or compiled.
 
     A graph or compiled step serves batches of one shape, that of the first batch. Other batches,
     such as the last of an epoch, run as they are.
@@ -60,7 +60,7 @@ class FastForward(Forward):
         detailed: bool,
         report: Report,
     ) -> None:
-        super().__init__(wrapped, detailed=detailed)
+        self.wrapped, self.detailed = wrapped, detailed
         self.classifier, self.report = classifier, report
         self.how = how if precision in DTYPES else "none"
         self.dtype = DTYPES.get(precision)
@@ -70,11 +70,13 @@ class FastForward(Forward):
     def __call__(self, x: Tensor) -> Output:
         """Return logits, or logits and features."""
         self.prepare(x)
+        outcome: Output
         if self.fast is None or x.shape != self.shape:
-            return super().__call__(x)
+            outcome = self.wrapped(x, True) if self.detailed else self.wrapped(x)
+            return outcome
         if self.how == "compile":
             torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
-        outcome: Output = self.fast(x)
+        outcome = self.fast(x)
         return outcome
 
     def prepare(self, x: Tensor) -> None:

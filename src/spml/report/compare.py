@@ -34,7 +34,6 @@ def compare_page(
     groups = group_runs(runs)
     data, kinds = _distinct(runs, "data"), _distinct(runs, "selection")
     ordered = [run for group in groups for run in group.runs]
-    names, rows = format.differing_settings(ordered)
     same = len({run.observed.sha256 if run.observed else None for run in runs}) == 1
     table = result_table(
         groups,
@@ -66,11 +65,9 @@ def compare_page(
         "labels": format.label_facts(runs[0].observed) if same and runs[0].observed else [],
         "label_figure": label_figure(runs[0]) if same else None,
         "settings": format.setting_tables(format.shared_settings(runs)),
-        "differing": {
-            "names": names,
-            "rows": list(zip([run.name for run in ordered], rows, strict=True)),
-        },
-        "commands": [line for run in ordered if (line := format.train_command(run))],
+        "differing": format.differing_settings(ordered, hashes=False),
+        "hashes": format.differing_settings(ordered, hashes=True),
+        "commands": [line for run in ordered if (line := run.config.get("command"))],
     }
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 from matplotlib.axes import Axes
+from scipy.optimize import isotonic_regression
 
 from spml.metrics.bootstrap import Comparison
 from spml.report.figures import GRID, QUIET, class_axis, draw, epoch_axis, look
@@ -57,17 +58,8 @@ def spread(values: Sequence[float], gap: float) -> list[float]:
     order = np.argsort(values, kind="stable")
     steps = gap * np.arange(len(values))
     free = np.asarray(values, float)[order] - steps
-    # merge neighbours that would cross into blocks at their mean (isotonic regression)
-    blocks: list[tuple[float, int]] = []
-    for value in free:
-        mean, size = float(value), 1
-        while blocks and blocks[-1][0] > mean:
-            before, number = blocks.pop()
-            mean, size = (before * number + mean * size) / (number + size), number + size
-        blocks.append((mean, size))
-    placed = np.repeat([mean for mean, _ in blocks], [size for _, size in blocks]) + steps
     out = np.empty(len(values))
-    out[order] = placed
+    out[order] = isotonic_regression(free).x + steps  # neighbours that would cross meet
     return [float(place) for place in out]
 
 

@@ -107,43 +107,27 @@ def _alike(table: LabelTable, labels: Any) -> bool:
 
 
 def _uri(table: LabelTable, row: int) -> str:
-    from PIL import Image
+    from PIL import Image, ImageOps
 
     from spml.data.images.decode import decode
 
     pixels = table.x[row] if table.x is not None else decode(table.file(row)).numpy()
     image = Image.fromarray(np.ascontiguousarray(np.moveaxis(np.asarray(pixels, np.uint8), 0, -1)))
-    longer = max(image.size)
-    whole = -(-SMALL // longer) if longer < SMALL else 0  # factor of enlargement
-    scale = whole or min(1.0, SIDE / longer)
-    width, height = (max(1, round(side * scale)) for side in image.size)
-    image = image.resize(
-        (width, height), Image.Resampling.NEAREST if whole else Image.Resampling.LANCZOS
-    )
+    if (longer := max(image.size)) < SMALL:
+        image = ImageOps.scale(image, -(-SMALL // longer), Image.Resampling.NEAREST)
+    image.thumbnail((SIDE, SIDE), Image.Resampling.LANCZOS)
     file = io.BytesIO()
     image.save(file, "JPEG", quality=QUALITY, optimize=True)
     return f"data:image/jpeg;base64,{base64.b64encode(file.getvalue()).decode('ascii')}"
-
-
-def unread(pictures: Pictures) -> str | None:
-    """A sentence on pictures that could not be read; None if all could."""
-    if not pictures.unread:
-        return None
-    more = f", and {len(pictures.unread) - 1} more" if len(pictures.unread) > 1 else ""
-    return f"Not every picture could be read: {pictures.unread[0]}{more}."
 
 
 class Tag(NamedTuple):
     """A tag of an item, or a label that the model missed; `kind` is a key of MARKS."""
 
     kind: str
+    mark: str
     name: str
     probability: float
-
-    @property
-    def mark(self) -> str:
-        """The kind in one character."""
-        return MARKS[self.kind]
 
 
 def examples(run: Run, model: Model, pictures: Pictures, number: int) -> dict[str, Any] | None:
@@ -220,7 +204,7 @@ def _tags(
     order = np.argsort(-p, kind="stable").tolist()
     tags = [(kinds[int(truth[c])], c) for c in order if tagged[c]]
     tags += [(MISSED, c) for c in order if truth[c] == 1 and not tagged[c]]
-    return [Tag(kind, classes[c], float(p[c])) for kind, c in tags]
+    return [Tag(kind, MARKS[kind], classes[c], float(p[c])) for kind, c in tags]
 
 
 def suspects(run: Run, model: Model, pictures: Pictures) -> dict[str, Any] | None:

@@ -134,24 +134,19 @@ def setting_tables(config: Mapping[str, Any]) -> list[tuple[str, Rows]]:
     return [(_TITLES.get(key, key), rows) for key, rows in parts.items() if rows]
 
 
-def train_command(run: Run) -> str | None:
-    """The command that repeats a run; None if the run did not record it."""
-    recorded = run.config.get("command")
-    return None if recorded is None else setting(recorded)
-
-
 def shared_settings(runs: Sequence[Run]) -> dict[str, Any]:
     """The settings that all runs have in common, nested as they were."""
     first, *others = (run.config for run in runs)
     return _common(first, others)
 
 
-def differing_settings(runs: Sequence[Run]) -> tuple[list[str], list[list[str]]]:
-    """Names of the settings that differ, and a row of their values for each run."""
+def differing_settings(runs: Sequence[Run], *, hashes: bool) -> dict[str, Any]:
+    """Names of the settings that differ, and their values by run; hashes or all others."""
     flats = [_one_row(run.config) for run in runs]
-    names = dict.fromkeys(name for row in flats for name in row)
+    names = dict.fromkeys(name for row in flats for name in row if is_hash(name) == hashes)
     differing = [name for name in names if len({row.get(name, NONE) for row in flats}) > 1]
-    return differing, [[row.get(name, NONE) for name in differing] for row in flats]
+    rows = [[row.get(name, NONE) for name in differing] for row in flats]
+    return {"names": differing, "rows": list(zip([run.name for run in runs], rows, strict=True))}
 
 
 def _flat(record: Mapping[str, Any], prefix: str = "") -> Rows:

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from spml.report.format import NONE, percent, setting, signed
+from spml.report.format import NONE, is_hash, percent, setting, signed
 from spml.runs.run import Run
 from spml.runs.settings import DATA_HASH, SEEDS, group_key
 
 BASELINE, BOUND = "an", "full"
 ESTIMATE = "Without complete labels mAP is unknown: the estimate only ranks runs on the same data."
-
+SHORT_HASH = 8  # letters of a hash in a label
 _FIRST = ("method", "data", "backbone", "selection")  # the first settings of a group's label
 
 
@@ -137,7 +137,8 @@ def _label(run: Run, others: Sequence[Run]) -> str:
     for name in dict.fromkeys(name for settings in (own, *rivals) for name in settings):
         same = [rival for rival in rivals if rival.get(name) == own.get(name)]
         if len(same) < len(rivals) and name in own:
-            parts.append(f"{name} = {setting(own[name])}")
+            value = setting(own[name])
+            parts.append(f"{name} = {value[:SHORT_HASH] if is_hash(name) else value}")
         rivals = same
     return ", ".join(parts)
 

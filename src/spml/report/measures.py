@@ -13,7 +13,8 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 
 from spml.files import number
-from spml.metrics.scores import num_reached, ratio, sigmoid
+from spml.metrics import average_precision, observed_average_precision
+from spml.metrics.scores import HIGHEST, num_reached, ratio
 from spml.report.figures import ABOVE, COLOURS, INK, draw
 from spml.report.format import NONE, count, percent
 from spml.report.probabilities import Array, Model
@@ -45,29 +46,24 @@ class ClassPrecision:
 
 def class_precision(run: Run) -> ClassPrecision | None:
     """The recorded AP of each class, or else that of the stored scores; None without either."""
-    recorded = (run.result or {}).get("per_class_ap")
+    recorded, scored = (run.result or {}).get("per_class_ap"), run.scored
     if recorded:
-        path = run.folder / RESULT
-        values = {str(name): number(recorded, name, path) for name in recorded}
-        basis = ON_TEST
-        if run.outcome("test_map") is None:
-            basis = ON_OBSERVED if run.fact("selection") == "observed" else ON_VAL
-        return ClassPrecision(_finite(values), basis)
-    scored = run.scored
-    if scored is None or not scored.usable:
+        tested = run.outcome("test_map") is not None
+        complete = tested or run.fact("selection") != "observed"
+        values = {name: number(recorded, name, run.folder / RESULT) for name in recorded}
+    elif scored is None or not scored.usable:
         return None
-    from spml.metrics import average_precision, observed_average_precision
-
-    measure = average_precision if scored.complete else observed_average_precision
-    computed = (100 * measure(scored.logits, scored.truth)).tolist()
-    basis = ON_OBSERVED
-    if scored.complete:
-        basis = ON_TEST if scored.split == "test" else ON_VAL
-    return ClassPrecision(_finite(dict(zip(run.classes, computed, strict=True))), basis)
-
-
-def _finite(values: Mapping[str, float | None]) -> dict[str, float]:
-    return {name: value for name, value in values.items() if value is not None and isfinite(value)}
+    else:
+        tested, complete = scored.split == "test", scored.complete
+        measure = average_precision if complete else observed_average_precision
+        computed = (100 * measure(scored.logits, scored.truth)).tolist()
+        values = dict(zip(run.classes, computed, strict=True))
+    known = {name: value for name, value in values.items() if value is not None}
+    basis = ON_TEST if tested else ON_VAL
+    return ClassPrecision(
+        {name: value for name, value in known.items() if isfinite(value)},
+        basis if complete else ON_OBSERVED,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,20 +77,19 @@ class Sweep:
     chosen: Array
     total: Array
 
-    def macro(self) -> tuple[Array, Array, Array, Array]:
-        """Precision, recall and F1, averaged over classes, and F1 of the averages (CF1)."""
-        f1 = ratio(2 * self.hits, self.chosen + self.total)
-        precision, recall, mean_f1 = (part.mean(axis=-1) for part in (*self.ratios(), f1))
-        return precision, recall, mean_f1, ratio(2 * precision * recall, precision + recall)
+    def macro(self) -> tuple[Array, ...]:
+        """Precision, recall and F1, averaged over classes."""
+        return tuple(part.mean(axis=-1) for part in self.ratios())
 
-    def micro(self) -> tuple[Array, Array, Array]:
+    def micro(self) -> tuple[Array, ...]:
         """Precision, recall and F1 of all tags together."""
         hits, chosen, total = self.hits.sum(axis=-1), self.chosen.sum(axis=-1), self.total.sum()
         return ratio(hits, chosen), ratio(hits, total), ratio(2 * hits, chosen + total)
 
-    def ratios(self) -> tuple[Array, Array]:
-        """Precision and recall of each class."""
-        return ratio(self.hits, self.chosen), ratio(self.hits, self.total)
+    def ratios(self) -> tuple[Array, Array, Array]:
+        """Precision, recall and F1 of each class."""
+        f1 = ratio(2 * self.hits, self.chosen + self.total)
+        return ratio(self.hits, self.chosen), ratio(self.hits, self.total), f1
 
 
 def sweep(logits: Array, chances: Array) -> Sweep:
@@ -123,12 +118,19 @@ def threshold_effects(run: Run, model: Model) -> dict[str, Any] | None:
     scored = run.scored
     if scored is None or not scored.usable:
         return None
-    logits = model.rule.logits(scored.logits)
     if not scored.complete and not model.calibrated:
-        return _known_alone(scored, logits, model)
-    chances = (scored.truth == 1).astype(np.float64) if scored.complete else sigmoid(logits)
-    moved, own = sweep(logits, chances), at_thresholds(model.rule.tagged(scored.logits), chances)
-    curves = {"mean over classes": moved.macro()[:3], "all tags together": moved.micro()}
+        return _known_alone(scored, model)
+    logits, chances = scored.logits.astype(np.float64), (scored.truth == 1).astype(np.float64)
+    if not scored.complete:  # the chances from which spml calibrate estimates
+        from spml.use.calibrate.estimates import Evidence
+
+        inside = np.clip(logits, -HIGHEST, HIGHEST)
+        positives = (model.record or {}).get("positives_per_item_given")
+        evidence = Evidence.of_observed(inside, scored.truth, positives)
+        logits, chances = evidence.logits, evidence.chances
+    own = at_thresholds(model.rule.tagged(logits), chances)
+    moved = sweep(model.rule.logits(logits), chances)
+    curves = {"mean over classes": moved.macro(), "all tags together": moved.micro()}
     figures = [
         _figure([100 * line for line in lines], f"threshold-{number}", f"{words}, %", model)
         for number, (words, lines) in enumerate(curves.items())
@@ -157,8 +159,7 @@ def _rows(moved: Sweep, own: Sweep, model: Model) -> list[tuple[str, list[str]]]
 
 
 def _measured(run: Run, own: Sweep, model: Model) -> dict[str, Any]:
-    precision, recall = (part[0] for part in own.ratios())
-    f1 = ratio(2 * own.hits[0], own.chosen[0] + own.total)
+    precision, recall, f1 = (part[0] for part in own.ratios())
     rows = []
     for c in np.argsort(-f1, kind="stable").tolist():
         shares = [
@@ -190,10 +191,10 @@ def _range(figure: dict[str, float]) -> str:
     return f"{value:.0f} ({low:.0f} to {high:.0f})"
 
 
-def _known_alone(scored: Scored, logits: Array, model: Model) -> dict[str, Any]:
+def _known_alone(scored: Scored, model: Model) -> dict[str, Any]:
     """Share of known positives that are tagged, and tags per item, without complete labels."""
-    moved = sweep(logits, (scored.truth == 1).astype(np.float64))
-    recall, tags = 100 * moved.micro()[1], moved.chosen.sum(axis=1) / len(logits)
+    moved = sweep(model.rule.logits(scored.logits), (scored.truth == 1).astype(np.float64))
+    recall, tags = 100 * moved.micro()[1], moved.chosen.sum(axis=1) / len(scored.logits)
     return {
         "figures": [
             _figure([recall], "threshold-known", "known positives tagged, %", model),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,7 +30,6 @@ ESTIMATED = (
     "An estimate: only observed labels of these validation items are known; for the others it uses "
     "the chances from spml calibrate. It cannot show errors in those chances."
 )
-RANGES = ("threshold", "precision", "recall", "f1")  # of a class, each with low and high
 CURVE = ("probability", "share", "entries")
 NAMED = {  # classes that a calibration names
     "Classes with few positives": "few_positives",
@@ -81,29 +79,13 @@ def read_model(run: Run) -> Model:
         raise UserError(
             f"{run.model_info} has other classes than {LABELS}; the folder mixes two runs"
         )
-    path, record = run.calibration_file, run.calibration("run spml calibrate again")
+    record = run.calibration("run spml calibrate again")
     now = {"thresholds": info.thresholds, "calibration": info.calibration}
     return Model(
         info.tag_rule,
         info.preprocessing.get("kind") == "features",
-        _checked(record, path) if record is not None and record.get("after") == now else None,
+        record if record is not None and record.get("after") == now else None,
     )
-
-
-def _checked(record: Record, path: Path) -> Record:
-    """The record; raise UserError if it lacks something that the page shows."""
-    try:  # each line fails if a part is missing or of another kind
-        ranges = [record["overall"]["positives_per_item"]]
-        ranges += [row[name] for row in record["classes"] for name in RANGES]
-        np.asarray([[one[end] for end in ("value", "low", "high")] for one in ranges], float)
-        for name in ("logits", "calibrated"):
-            np.asarray([record["reliability"][name][part] for part in CURVE], float)
-        names = [row["name"] for row in record["classes"]]
-        ", ".join(names + [name for key in NAMED.values() for name in record.get(key, [])])
-        count(record["items"] + sum(row["known_positives"] for row in record["classes"]))
-    except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{path}: not written by spml calibrate; move it away") from error
-    return record
 
 
 def calibration(run: Run, model: Model) -> dict[str, Any]:

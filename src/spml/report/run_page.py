@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from markupsafe import Markup
@@ -13,7 +13,7 @@ from markupsafe import Markup
 from spml.errors import UserError
 from spml.files import replacing
 from spml.report import figures, format
-from spml.report.examples import NOT_ASKED, Pictures, examples, find_pictures, suspects, unread
+from spml.report.examples import NOT_ASKED, Pictures, examples, find_pictures, suspects
 from spml.report.format import NONE, chosen_by, count, duration, percent, selection, setting
 from spml.report.measures import ClassPrecision, class_precision, most_missed, threshold_effects
 from spml.report.probabilities import calibration, read_model
@@ -50,41 +50,24 @@ def write_report(
         against: method that others are compared with; default: `an`, or else the first run's.
         advance: called with the number of resampled runs and their total.
     """
-    folders = [Path(run) for run in runs]
-    if not folders:
+    if not runs:
         raise UserError("give at least one run folder to report on")
-    places = [os.path.realpath(folder) for folder in folders]  # survives a loop of links
-    for folder, place in zip(folders, places, strict=True):
+    places = list(map(os.path.realpath, runs))  # survives a loop of links
+    for folder, place in zip(runs, places, strict=True):
         if places.count(place) > 1:
             raise UserError(f"{folder} is given twice")
-    loaded = [Run.read(folder) for folder in folders]
+    loaded = list(map(Run.read, runs))
     if len(loaded) == 1:
         page = format.render("run.html", run_page(loaded[0], title, pictures, data, root))
     else:
         from spml.report.compare import compare_page
 
         page = format.render("compare.html", compare_page(loaded, title, against, advance))
-    return _replace(Path(out), page)
-
-
-def _replace(out: Path, page: str) -> Path:
-    """Replace the file as a whole."""
     if out.is_dir():
         raise UserError(f"{out} is a folder; name a file such as {out / REPORT}")
-    try:
-        with replacing(out) as beside:
-            beside.write_bytes(page.encode("utf-8", "replace"))
-    except OSError as error:
-        raise UserError(f"{out} cannot be written: {error.strerror}") from error
+    with replacing(out) as beside:
+        beside.write_bytes(page.encode("utf-8", "replace"))
     return out
-
-
-class Card(NamedTuple):
-    """A headline number with a line below it."""
-
-    name: str
-    value: str
-    note: str = ""
 
 
 def run_page(
@@ -117,15 +100,16 @@ def run_page(
         "missed": most_missed(run, model),
         "examples": shown,
         "suspects": suspected,
-        "unread": unread(pictures),
+        "unread": pictures.unread,
         "labels": format.label_facts(run.observed) if run.observed else [],
         "label_figure": label_figure(run),
         "settings": format.setting_tables(run.config),
-        "command": format.train_command(run),
+        "command": run.config.get("command"),
     }
 
 
-def _cards(run: Run) -> list[Card]:
+def _cards(run: Run) -> list[tuple[str, str, str]]:
+    """Headline numbers: name, value and a line below it."""
     epochs, kind = run.fact("epochs"), run.fact("selection")
     so_far = "" if run.result else ", so far"
     test = run.outcome("test_map")
@@ -144,12 +128,12 @@ def _cards(run: Run) -> list[Card]:
     rate = f"{speed} images per second{where}" if speed != NONE else ""
     chosen = f"epoch chosen on {selection(kind)}{so_far}"
     return [
-        Card("Test mAP", percent(test), measured),
-        Card(f"Validation {chosen_by([kind])}", percent(run.val_map), chosen),
-        Card("Best epoch", count(run.best_epoch), of),
-        Card("Training items", train, " · ".join(held)),
-        Card("Classes", count(len(run.classes) or None)),
-        Card("Time", duration(run.outcome("seconds")), rate),
+        ("Test mAP", percent(test), measured),
+        (f"Validation {chosen_by([kind])}", percent(run.val_map), chosen),
+        ("Best epoch", count(run.best_epoch), of),
+        ("Training items", train, " · ".join(held)),
+        ("Classes", count(len(run.classes) or None), ""),
+        ("Time", duration(run.outcome("seconds")), rate),
     ]
 
 
@@ -160,16 +144,7 @@ def race(run: Run) -> dict[str, Any] | None:
         return None
     entries = [one for one in record["candidates"] if one["outcome"]]
     entries.sort(key=lambda one: (one["epochs"] < record["epochs"], -(one["score"] or 0.0)))
-    rows = [
-        {
-            "name": one["name"],
-            "score": NONE if one["score"] is None else f"{one['score']:.1f}",
-            "cost": f"{one['cost']:.1f}",
-            "outcome": one["outcome"],
-        }
-        for one in entries
-    ]
-    return {**record, "rows": rows}
+    return {**record, "rows": [{**one, "score": percent(one["score"], 1)} for one in entries]}
 
 
 def improving(run: Run) -> bool:

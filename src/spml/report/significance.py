@@ -51,13 +51,15 @@ def significance(
     drawn = _drawn(runs, resamples, advance)
     rows, shown = [], []
     for group, reason in zip(others, reasons, strict=True):
-        pairs = _paired_maps(group, base)
+        pairs, parts = _paired_maps(group, base), _of_shared_seeds(group, base)
         won = sum(own > other for own, other in pairs)
         seeds_won = f"{won} of {len(pairs)}" if pairs else NONE
-        row = {"label": group.label, "why_not": reason, "seeds": seeds_won}
-        row |= _classes(group, base)
+        row = {"label": group.label, "why_not": reason, "seeds": seeds_won, **_classes(*parts)}
         if not reason:
-            comparison = _compare(group, base, drawn)
+            # each group is averaged over its runs within each resample
+            draws = [np.mean([drawn[id(run)] for run in part], axis=0) for part in parts]
+            maps = [float(np.mean([run.outcome("test_map") or 0.0 for run in p])) for p in parts]
+            comparison = compare(draws[:1], draws[1:], maps[:1], maps[1:])
             shown.append((groups.index(group), group.label, comparison))
             row |= _verdict(comparison, pairs, resamples)
         rows.append(row)
@@ -122,14 +124,6 @@ def _other(group: Group, base: Group) -> str:
     return "" if same else f"other test labels than {base.label}"
 
 
-def _compare(group: Group, base: Group, drawn: dict[int, Floats]) -> Comparison:
-    """Compare two groups, each averaged over its runs within each resample."""
-    parts = _of_shared_seeds(group, base)
-    own, other = (np.mean([drawn[id(run)] for run in part], axis=0) for part in parts)
-    maps = [float(np.mean([run.outcome("test_map") or 0.0 for run in part])) for part in parts]
-    return compare([own], [other], maps[:1], maps[1:])
-
-
 def _verdict(
     own: Comparison, pairs: Sequence[tuple[float, float]], resamples: int
 ) -> dict[str, Any]:
@@ -160,16 +154,14 @@ def _of_shared_seeds(group: Group, base: Group) -> list[list[Run]]:
 
 def _paired_maps(group: Group, base: Group) -> list[tuple[float, float]]:
     """Return the test mAPs of both groups for each shared seed."""
-    own, others = (
-        {seeds(run): run.outcome("test_map") for run in part.finished} for part in (group, base)
-    )
-    pairs = [(value, others[seed]) for seed, value in own.items() if seed in others]
+    others = {seeds(run): run.outcome("test_map") for run in base.finished}
+    pairs = [(run.outcome("test_map"), others.get(seeds(run))) for run in group.finished]
     return [(a, b) for a, b in pairs if a is not None and b is not None]
 
 
-def _classes(group: Group, base: Group) -> dict[str, Any]:
+def _classes(*parts: Sequence[Run]) -> dict[str, Any]:
     """Count the classes with higher and lower mean AP, and name the largest differences."""
-    own, others = (_mean_precision(part) for part in _of_shared_seeds(group, base))
+    own, others = map(_mean_precision, parts)
     gaps = {name: own[name] - others[name] for name in own if name in others}
     if not gaps:
         return {"better": None, "worse": None, "most": ""}

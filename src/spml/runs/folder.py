@@ -23,7 +23,6 @@ from spml.errors import UserError
 from spml.files import Record, read_json, replacing, write_error, write_json, write_text
 from spml.model.store import BEST
 from spml.runs import names, settings
-from spml.runs.run import Run, Split
 
 MARK = b"spml1\n"  # precedes the SHA-256 at the end of a checkpoint; torch.load ignores both
 TRAILER = len(MARK) + 32
@@ -206,14 +205,6 @@ class RunFolder:
     def write_result(self, result: Record) -> None:
         """Write the result, the last file of a run."""
         write_json(self.path / names.RESULT, result)
-
-    def write_evaluation(self, split: Split, metrics: Record) -> None:
-        """Write the metrics of a split."""
-        write_json(Run(self.path).evaluation(split), metrics)
-
-    def write_calibration(self, record: Record) -> None:
-        """Write the record of a calibration."""
-        write_json(self.path / names.CALIBRATION, record)
 
     def save_checkpoint(self, state: Record) -> None:
         """Write the checkpoint; the run that this one replaces is removed."""

@@ -19,7 +19,7 @@ from spml.model.store import versions
 from spml.runs.settings import DATA_HASH, Resolved, recorded
 
 # Options whose values come from complete labels.
-SIDE_INFORMATION = ("expected_positives", "priors", "mean_inverse_positives", "a")
+SIDE_INFORMATION = ("expected_positives", "priors", "mean_inverse_positives", "a", "missed_rate")
 SAMPLED = 32  # items of a table whose content is hashed; hashing all takes as long as an epoch
 
 

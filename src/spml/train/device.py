@@ -21,7 +21,7 @@ from spml.model import Classifier
 from spml.runs.settings import Resolved
 
 HALF = ("16-mixed", "16")  # Lightning's names of float16 mixed precision
-OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "ALLOC_FAILED")  # GPU, CPU, cuBLAS
+OUT_OF_MEMORY = (torch.OutOfMemoryError, MemoryError)
 
 
 def uses_cuda(accelerator: str) -> bool:
@@ -94,14 +94,6 @@ def described(
     parts.append(f"fused {settings.optimizer}" if device.type == "cuda" else settings.optimizer)
     parts.append(f"{settings.eval_batch_size * count} scored at a time")
     return ", ".join(parts + ([f"pictures from {settings.cache}"] if cached else []))
-
-
-def out_of_memory(error: BaseException) -> bool:
-    """Whether the error says that the GPU or the machine has too little memory."""
-    if isinstance(error, torch.OutOfMemoryError | MemoryError):
-        return True
-    message = str(error) if isinstance(error, RuntimeError) else ""
-    return any(sign in message for sign in OUT_OF_MEMORY)
 
 
 def synchronised(model: Classifier) -> Classifier:

@@ -24,7 +24,7 @@ from spml.runs import record
 from spml.runs.folder import RunFolder
 from spml.runs.run import Run
 from spml.runs.settings import Resolved, Settings
-from spml.train.device import Processes, launch, make_fabric, out_of_memory, smallest_share
+from spml.train.device import OUT_OF_MEMORY, Processes, launch, make_fabric, smallest_share
 from spml.train.display import Display
 from spml.train.loggers import RunLogger
 from spml.train.loop import Job, Training, epoch_order
@@ -218,7 +218,7 @@ class _Owner:
             removed = not self.begun or (self.processes.first and self.run.abandon())
             if isinstance(error, KeyboardInterrupt) and not removed:
                 raise Interruption from None
-            if out_of_memory(error):
+            if isinstance(error, OUT_OF_MEMORY):
                 raise UserError(
                     f"out of memory with batches of {settings.batch_size} on {device}; "
                     "give a smaller --batch-size or --size, --cache disk, or more --devices"

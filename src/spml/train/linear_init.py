@@ -65,7 +65,11 @@ class LinearInit:
         states: list[dict[str, Any]] = []
         for epoch in range(1, self.epochs + 1):
             self._train_epoch(epoch, features, labels, updater)
-            figure = self._figure(unseen, truth)
+            figure = None
+            if len(unseen):
+                parts = [self._scores(part) for part in torch.split(unseen, SCORE_BATCH)]
+                logits = torch.cat(parts).cpu().numpy()
+                figure = validation_map(logits, truth, self.settings.selection)
             if not best or figure is None or figure > best["val_map"]:
                 best = {"epoch": epoch, "val_map": figure}
                 states = [_copy(part.state_dict()) for part in (self.model.head, self.method)]
@@ -115,20 +119,11 @@ class LinearInit:
         skip = self.settings.on_nan == "skip"
         return method_loss(self.method, logits, observed, skip, call), logits
 
-    def _figure(self, unseen: Tensor, truth: npt.NDArray[np.int8]) -> float | None:
-        """Return the validation figure; None without validation rows."""
-        if not len(unseen):
-            return None
-        parts = [self._scores(part) for part in torch.split(unseen, SCORE_BATCH)]
-        return validation_map(torch.cat(parts).cpu().numpy(), truth, self.settings.selection)
-
     def _detailed(self, part: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return logits, and features if the method needs them, in float32 as in later epochs."""
         with self.fabric.autocast():
-            if self.needs_features:
-                output: Any = self.model.detailed(part)
-            else:
-                output = self.model.head(part), None
+            detailed = self.needs_features
+            output: Any = self.model.detailed(part) if detailed else (self.model.head(part), None)
         converted: tuple[Tensor, Tensor | None]
         converted = self.fabric.strategy.precision.convert_output(output)
         return converted

@@ -22,7 +22,7 @@ from spml.data.images.loader import Feed, Rows
 from spml.errors import UserError
 from spml.keyed import key
 from spml.model import Classifier, load_model, save_model
-from spml.model.classifier import Forward
+from spml.model.graphs import FastForward
 from spml.model.scoring import score_batches, validation_map
 from spml.runs import record
 from spml.runs.folder import RunFolder
@@ -101,19 +101,17 @@ class Training:
         self.val = Feed(val, settings.size, cache=cache)
 
         self.precision = str(plugin.precision)
-        self.step = Step(self._forward(), self.method, settings, processes)
+        forward = FastForward(
+            self.model,
+            self.classifier,
+            settings.compile,
+            self.precision,
+            detailed="features" in self.method.needs,
+            report=display.line,
+        )
+        self.step = Step(forward, self.method, settings, processes)
         self.best_weights: dict[str, Tensor] = {}  # as written last
         self.scored = 0  # batches
-
-    def _forward(self) -> Forward:
-        """Return the forward pass of a step: as it is, or on a GPU recorded or compiled."""
-        detailed, how = "features" in self.method.needs, self.settings.compile
-        if how == "none":
-            return Forward(self.model, detailed=detailed)
-        from spml.model.graphs import FastForward
-
-        parts = self.model, self.classifier, how, self.precision
-        return FastForward(*parts, detailed=detailed, report=self.display.line)
 
     def run(self) -> dict[str, Any]:
         """Start or resume the run, train and test it; return the content of result.json."""
@@ -225,6 +223,7 @@ class Training:
         within["line"] = {"loss": float(within["total"]) / counted}
         if within["skipped"]:
             within["line"]["skipped"] = within["skipped"]
+        within["line"].update(self.method.record(epoch, epochs))
 
     def _validate(self, epoch: int, line: dict[str, Any]) -> None:
         """Score the validation rows, and write and print the epoch's line of the history."""

@@ -21,7 +21,6 @@ from spml.losses import Method
 from spml.model import Classifier
 from spml.runs.folder import RunFolder
 from spml.runs.settings import Resolved
-from spml.train.device import out_of_memory
 
 
 class WeightAverage:
@@ -166,9 +165,9 @@ class Checkpoints:
         settings = self.settings
         try:
             return progress.restore(state, self.parts, settings.seed, settings.epochs)
+        except torch.OutOfMemoryError:
+            raise
         except (KeyError, TypeError, AttributeError, ValueError, RuntimeError) as error:
-            if out_of_memory(error):
-                raise
             reason = f"{type(error).__name__}: {' '.join(str(error).split())[:150]}"
             raise UserError(
                 f"{self.run.checkpoint} does not fit this run ({reason}); give --overwrite"

@@ -16,7 +16,7 @@ from spml.data.images.loader import Rows
 from spml.errors import UserError
 from spml.keyed import coin
 from spml.model import Classifier
-from spml.model.classifier import Forward
+from spml.model.graphs import FastForward
 from spml.runs.settings import Resolved
 from spml.train.device import Processes, uses_cuda
 
@@ -30,7 +30,7 @@ class Step:
     """The loss of a batch, augmented as the settings say, with the inputs the method needs."""
 
     def __init__(
-        self, forward: Forward, method: losses.Method, settings: Resolved, processes: Processes
+        self, forward: FastForward, method: losses.Method, settings: Resolved, processes: Processes
     ) -> None:
         self.forward, self.method = forward, method
         self.settings, self.processes = settings, processes
@@ -235,27 +235,20 @@ def make_optimizer(
     return kind(groups, fused=fused, **common)
 
 
-def rate(settings: Resolved, done: float) -> float:
+def one_cycle(done: float) -> float:
     """Factor of the learning rates after this share of training."""
-    if settings.schedule == "constant":
-        return 1.0
     if done < WARMUP:
         return LOWEST + (1 - LOWEST) * (1 - math.cos(math.pi * done / WARMUP)) / 2
     return (1 + math.cos(math.pi * (done - WARMUP) / (1 - WARMUP))) / 2
 
 
-def set_rate(optimizer: torch.optim.Optimizer, factor: float) -> None:
-    """Set the learning rates to a multiple of those the optimiser was built with."""
-    for group in optimizer.param_groups:
-        group["lr"] = group.setdefault("full_lr", group["lr"]) * factor
-
-
 def set_rates(optimizers: list[Any], settings: Resolved, done: float) -> None:
-    """Set the rates of all optimisers after this share of training, unless they are constant."""
-    if settings.schedule != "constant":
-        factor = rate(settings, done)
-        for optimizer in optimizers:
-            set_rate(optimizer, factor)
+    """Set the rates after this share of training, as multiples of those they were built with."""
+    if settings.schedule == "constant":
+        return
+    factor = one_cycle(done)
+    for group in (group for optimizer in optimizers for group in optimizer.param_groups):
+        group["lr"] = group.setdefault("full_lr", group["lr"]) * factor
 
 
 def take_step(optimizers: list[Any], fabric: Any) -> None:

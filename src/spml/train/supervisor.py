@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
+import torch.distributed as dist
+
 from spml.errors import UserError
 from spml.machine import launched
 from spml.runs.settings import Resolved
@@ -40,9 +42,7 @@ def starting(fabric: Any, settings: Resolved) -> Iterator[Workers]:
     os.environ[PARENT] = str(os.getpid())
     try:
         workers = _start(fabric.strategy.cluster_environment, settings)
-        threading.Thread(
-            target=_watch_start, args=(workers, over), daemon=True, name="watch-start"
-        ).start()
+        _in_background(_watch, workers, over, 0.0, lambda: None)
         yield workers
     except Exception:
         if worker:
@@ -81,43 +81,47 @@ def follow(parent: int) -> None:
             time.sleep(TICK)
         os._exit(1)
 
-    threading.Thread(target=watch, daemon=True, name="follow-parent").start()
+    _in_background(watch)
 
 
-def _watch_start(workers: Workers, over: threading.Event) -> None:
-    """End this process if a worker ends before all have met.
+def _in_background(function: Callable[..., None], *arguments: Any) -> None:
+    threading.Thread(target=function, args=arguments, daemon=True).start()
 
-    The main thread is then in a call that handles no signals.
+
+def _watch(
+    workers: Workers, over: threading.Event, grace: float, abandon: Callable[[], object]
+) -> None:
+    """End this process after a worker has failed, unless it ends by itself in the grace time.
+
+    The main thread may wait for the worker for ever, in a call that handles no signals.
     """
     while not over.wait(TICK):
-        failure = _failure(workers, len(workers) + 1)
-        if failure is None or over.is_set():
+        failure = _failure(workers)
+        if failure is None or over.wait(grace):
             continue
+        abandon()
         interrupted = any(worker.poll() in INTERRUPTED for worker in workers)
         message = "\nspml: interrupted" if interrupted else f"spml: {failure}"
         print(message, file=sys.stderr, flush=True)
         os._exit(130 if interrupted else 2)
 
 
-def _failure(workers: Workers, count: int) -> str | None:
+def _failure(workers: Workers) -> str | None:
     """Describe how the first failed worker ended; None if none failed."""
-    for number, worker in enumerate(workers, start=1):
-        if not worker.poll():
-            continue
-        code = worker.returncode
-        how = f"ended with exit code {code}"
-        if code < 0:
-            how = f"was killed ({signal.Signals(-code).name})"
-        return f"process {number + 1} of {count} {how}; resume the run with --resume"
+    for number, worker in enumerate(workers, start=2):
+        if worker.poll():
+            code = worker.returncode
+            how = f"ended with exit code {code}"
+            if code < 0:
+                how = f"was killed ({signal.Signals(-code).name})"
+            return f"process {number} of {len(workers) + 1} {how}; resume the run with --resume"
     return None
 
 
 def _leave() -> None:
     """Leave the process group before Python exits: its threads may abort the process."""
-    import torch.distributed
-
-    if torch.distributed.is_initialized():
-        torch.distributed.destroy_process_group()
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 class Supervisor:
@@ -134,8 +138,7 @@ class Supervisor:
         self._over = threading.Event()
 
     def __enter__(self) -> Supervisor:
-        if self.workers:
-            threading.Thread(target=self._watch, daemon=True, name="watch-workers").start()
+        _in_background(_watch, self.workers, self._over, GRACE, self.abandon)
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
@@ -148,23 +151,11 @@ class Supervisor:
             time.sleep(GRACE)
         if self.workers:
             time.sleep(TICK)  # until a failed worker, whose end may be the error, has an exit code
-        failure = _failure(self.workers, self.processes.count)
+        failure = _failure(self.workers)
         if failure is not None:
             raise UserError(failure) from error
-        if not self.workers and isinstance(error, RuntimeError):
-            # a lost connection has no error type of its own
-            raise RuntimeError(
-                f"{error}; if another process of the run has ended, its own error says why"
+        if isinstance(error, dist.DistError):
+            raise UserError(
+                "the connection to another process of the run was lost, and its own output says "
+                "why; resume the run with --resume"
             ) from error
-
-    def _watch(self) -> None:
-        """End this process after a worker has failed, unless it ends by itself.
-
-        It may wait for the worker in a collective for ever.
-        """
-        while not self._over.wait(TICK):
-            failure = _failure(self.workers, self.processes.count)
-            if failure is not None and not self._over.wait(GRACE):
-                self.abandon()
-                print(f"spml: {failure}", file=sys.stderr, flush=True)
-                os._exit(2)

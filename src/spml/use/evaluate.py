@@ -17,11 +17,10 @@ from spml.data.names import INLINE, ClassList
 from spml.data.readers.columns import Columns
 from spml.data.readers.read import is_named
 from spml.errors import DAMAGED, DataError, UserError
-from spml.files import demand
+from spml.files import demand, write_json
 from spml.metrics.scores import Labels
 from spml.metrics.thresholds import tag_metrics
 from spml.model import ModelInfo, load_model
-from spml.runs.folder import RunFolder
 from spml.runs.names import CONFIG
 from spml.runs.record import fingerprint, known_share, other_data, rankable
 from spml.runs.run import Run
@@ -79,7 +78,7 @@ def assess(
     if kind == "complete":
         aps = 100 * metrics.average_precision(logits, labels)
         result["per_class_ap"] = dict(zip(info.classes, aps.tolist(), strict=True))
-    RunFolder(run).write_evaluation(split, result)
+    write_json(Run(run).evaluation(split), result)
     return result
 
 

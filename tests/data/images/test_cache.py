@@ -3,8 +3,6 @@
 import os
 import random
 import shutil
-import subprocess
-import sys
 import time
 
 import numpy as np
@@ -14,7 +12,7 @@ import torch
 from spml.data.images import build as module
 from spml.data.images.cache import open_cache
 from spml.data.images.loader import Feed
-from spml.data.images.store import format_bytes, free_memory, stamp_of
+from spml.data.images.store import format_bytes, stamp_of
 from spml.errors import DataError, UserError
 from tests.data.conftest import refused
 from tests.data.images.caching import (
@@ -23,7 +21,6 @@ from tests.data.images.caching import (
     Lines,
     age,
     direct,
-    environment,
     failing_writes,
     file_in,
     lines,
@@ -49,13 +46,6 @@ def test_files_of_the_same_bytes_share_their_pixels(tmp_path, decoded, settled):
     moved = table_of(tmp_path / "b", table.items)
     assert torch.equal(pixels(moved, tmp_path / "cache"), direct(table))
     assert len(decoded) == 5
-
-
-def test_another_size_is_another_pool(tmp_path):
-    table = make(tmp_path / "a", 2)
-    for size in (8, 9):
-        open_cache([table], size, folder=tmp_path / "cache")
-    assert len(list((tmp_path / "cache").iterdir())) == 2
 
 
 @pytest.mark.parametrize("seconds", [0, 5000])
@@ -108,10 +98,6 @@ def test_too_little_memory_is_reported(tmp_path, monkeypatch):
     message = r"5 kB do not fit well in the 6 kB that are free; give --cache disk"
     with pytest.raises(UserError, match=message):
         pixels(make(tmp_path / "a", 3), tmp_path / "cache", "memory")
-
-
-def test_free_memory_is_available_on_this_system():
-    assert free_memory(torch.device("cpu")) > 2**20
 
 
 def build(folder, names, cache, background, gate=None):
@@ -178,28 +164,6 @@ def test_a_killed_cache_build_is_completed_by_the_next(tmp_path, decoded, settle
     assert torch.equal(pixels(table, cache), direct(table))
     assert len(decoded) < len(table)
     assert file_in(cache, "pixels").stat().st_size <= (len(table) + 8) * 3 * SIZE * SIZE
-
-
-def test_the_cache_does_not_change_the_number_of_training_threads(tmp_path):
-    """torch.set_num_threads in a thread affects the whole process if torch has computed nothing."""
-    make(tmp_path / "a", 20)
-    program = """if True:
-        import sys, torch
-        from pathlib import Path
-        from spml.data.images.cache import open_cache
-        from spml.data.images.loader import Feed
-        from tests.data.images.caching import table_of
-        table = table_of(Path("a").absolute(), [f"{i}.jpg" for i in range(20)])
-        cache = open_cache([table], 24, sys.argv[1], folder=Path("cache"))
-        list(Feed(table, 24, cache=cache).in_order(4))
-        print(torch.get_num_threads())"""
-    variables = environment(OMP_NUM_THREADS="2")
-    for mode in ("none", "disk"):
-        command = [sys.executable, "-c", program, mode]
-        done = subprocess.run(
-            command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=True
-        )
-        assert done.stdout == "2\n"
 
 
 @pytest.mark.parametrize(("code", "message"), [(28, "the disk is full"), (5, "Input/output error")])

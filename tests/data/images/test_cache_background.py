@@ -7,7 +7,6 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -172,33 +171,11 @@ def test_concurrent_requests_decode_nothing_twice(tmp_path, decoded, settled):
         assert sorted(decoded) == sorted(set(decoded))
 
 
-def test_memory_promised_to_other_tables_is_not_free(tmp_path, monkeypatch):
+def test_tables_of_the_same_files_share_one_copy(tmp_path):
     table = make(tmp_path / "a", 6)
-    size = 3 * SIZE * SIZE
-    monkeypatch.setattr("spml.data.images.cache.free_memory", lambda device: 10 * size)
     with opened([table], tmp_path / "cache", "memory") as cache:
-        first, other = cache.pictures(table), table.take([5, 4, 3, 2, 1, 0])
-        assert cache.pictures(table.take(np.arange(6))) is first  # the same files
-        message = r"10 kB do not fit well in the 7 kB that are free; give --cache disk"
-        with pytest.raises(UserError, match=message):
-            cache.pictures(other)
-        batch(first, np.arange(6))
-        assert first.promised == 0
-        assert torch.equal(batch(cache.pictures(other), np.arange(6))[0], direct(other))
-
-
-def test_pictures_not_needed_soon_are_decoded_on_request(tmp_path, gate, monkeypatch):
-    monkeypatch.setattr(module, "STEADY", 0)  # all threads rest
-    table = make(tmp_path / "a", 12)
-    with opened([table], tmp_path / "cache", threads=3, first=[(table, [4, 5])]) as cache:
-        feed = feed_of(table, cache)
-        assert torch.equal(batch(feed.cached, np.array([4, 5]))[0], direct(table)[[4, 5]])
-        time.sleep(3 * module.TICK)
-        assert {Path(table.items[row]).name for row in (4, 5)} == set(gate.names)
-        assert torch.equal(batch(feed.cached, np.array([9]))[0], direct(table)[[9]])
-        assert len(gate.names) == 3
-        cache.finish()
-        assert len(gate.names) == 12
+        assert cache.pictures(table.take(np.arange(6))) is cache.pictures(table)
+        assert cache.pictures(table.take([5, 4, 3, 2, 1, 0])) is not cache.pictures(table)
 
 
 def test_after_an_early_close_only_the_remaining_pictures_are_decoded(tmp_path, gate, settled):
@@ -210,7 +187,7 @@ def test_after_an_early_close_only_the_remaining_pictures_are_decoded(tmp_path, 
         closing = threading.Timer(0.1, gate.open)  # the picture in decoding is finished first
         closing.start()
         cache.close()
-        assert not [t for t in threading.enumerate() if t.name in ("cache", "decode")]
+        assert not [t for t in threading.enumerate() if t.name.startswith(("cache", "decode"))]
         assert torch.equal(batch(feed.cached, np.array([2, 10]))[0], direct(table)[[2, 10]])
         with pytest.raises(RuntimeError, match="closed"):
             batch(feed.cached, np.array([2, 19]))
@@ -241,9 +218,11 @@ def test_leaving_a_waiting_feed_ends_at_once(tmp_path, gate, settled, mode):
         gate.open()
 
 
-def test_a_full_disk_is_reported_at_once(tmp_path, small_disk, settled):
-    with pytest.raises(UserError, match=r"10 kB are needed and 5 kB are free"):
-        opened([make(tmp_path / "a", 6)], tmp_path / "cache")
+def test_a_full_disk_is_reported_to_the_first_reader(tmp_path, small_disk, settled):
+    table = make(tmp_path / "a", 6)
+    full = pytest.raises(UserError, match=r"10 kB are needed and 5 kB are free")
+    with opened([table], tmp_path / "cache") as cache, full:
+        batch(feed_of(table, cache).cached, np.array([0]))
 
 
 def test_a_disk_that_fills_up_is_reported_when_needed(tmp_path, gate, settled):
@@ -273,9 +252,9 @@ def test_pictures_decoded_by_another_process_are_used_immediately(
             opened([table], tmp_path / "cache", progress=reported) as second,
             ThreadPoolExecutor(1) as pool,
         ):
-            assert "waiting for another process" in reported[-1]
             pictures = feed_of(table, second).cached
             assert torch.equal(batch(pictures, np.arange(5))[0], direct(table)[:5])
+            assert "waiting for another process" in reported[-1]
             rest = pool.submit(batch, pictures, np.arange(12))
             time.sleep(0.1)
             assert not rest.done()

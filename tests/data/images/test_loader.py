@@ -26,46 +26,14 @@ def table(pictures):
     return load(pictures).observed
 
 
-@pytest.fixture(params=MODES)
-def feed(request, table, tmp_path):
-    return Feed(table, 16, cache=open_cache([table], 16, request.param, folder=tmp_path / "cache"))
-
-
 def direct(table, size=16):
     return torch.stack([decode(table.root / item, size) for item in table.items])
 
 
-def test_batches_hold_the_decoded_pictures_in_the_order_asked(feed, table):
-    order = np.array_split(np.random.default_rng(0).permutation(len(table)), 4)
-    for (x, rows), asked in zip(feed.batches(order), order, strict=True):
-        assert (rows == asked).all() and x.dtype == torch.uint8
-        assert torch.equal(x, direct(table)[asked])
-        assert x.is_contiguous(memory_format=torch.channels_last)
-
-
-def test_in_order_gives_every_picture_once(feed, table):
-    batches = list(feed.in_order(5))
+def test_in_order_gives_every_picture_once(table):
+    batches = list(Feed(table, 16).in_order(5))
     assert [len(rows) for _, rows in batches] == [5, len(table) - 5]
     assert torch.equal(torch.cat([x for x, _ in batches]), direct(table))
-
-
-def test_leaving_early_ends_the_threads(feed):
-    before = threading.active_count()
-    for _ in range(3):
-        batches = feed.batches([np.array([0, 1])] * 50)
-        next(batches)
-        batches.close()
-    assert threading.active_count() <= before
-
-
-def test_prefetch_is_limited_to_a_few_batches(feed):
-    if feed.cached is not None and feed.cached.resident is not None:
-        pytest.skip("nothing is made ahead")
-    asked = []
-    batches = feed.batches(asked.append(i) or np.array([0]) for i in range(50))
-    next(batches)
-    assert len(asked) == PREFETCH + 1
-    batches.close()
 
 
 def test_an_unreadable_picture_is_raised_or_left_out(table):

@@ -95,7 +95,7 @@ def test_damaged_lists(official, damage, name, content, message):
     [
         (LABELS, np.zeros((4, 80)), r"\(4, 80\); it must have 81 columns"),
         (LABELS, np.zeros(4), "must have 81 columns"),
-        (LABELS, np.full((4, 81), 0.5), "hold 0.5 in row 0"),
+        (LABELS, np.full((4, 81), 0.5), "0.5 in row 0, column 0; a label is"),
         (IMAGES, np.array(["a"]), "1 entries for 2 rows of formatted_val_labels.npy"),
         (IMAGES, np.array([1, 2]), "list of strings"),
         (IMAGES, np.array([None, "a"]), "not a .npy file of plain"),

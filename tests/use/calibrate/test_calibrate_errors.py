@@ -10,19 +10,6 @@ from spml.use.calibrate.calibrate import calibrate, undo
 from tests.use.conftest import change, edit, scores_file, written
 
 
-@pytest.fixture
-def changed(monkeypatch):
-    """Let the data change after training by a function."""
-    from spml.use import evaluate
-
-    load = evaluate.load
-
-    def change_by(how):
-        monkeypatch.setattr(evaluate, "load", lambda *args, **named: how(load(*args, **named)))
-
-    return change_by
-
-
 def test_changed_data_are_not_used_as_the_runs_data(run, changed):
     (run / "labels.npz").unlink()
     calibrate(run, labels="complete")

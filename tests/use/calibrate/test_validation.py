@@ -35,13 +35,6 @@ def test_labels_that_do_not_fit_or_are_not_all_known_are_refused(run):
         read_validation(run)
 
 
-def test_observed_labels_of_other_classes_are_refused(run):
-    change(run / "observed.npz", observed=np.load(run / "observed.npz")["observed"][:, :9])
-    message = r"observed.npz: labels of shape \(\d+, 9\) do not fit 10 classes"
-    with pytest.raises(UserError, match=message):
-        read_validation(run)
-
-
 def test_the_selection_chooses_the_labels_and_is_required(run):
     config = json.loads((run / "config.json").read_text())
     observe_only(run)

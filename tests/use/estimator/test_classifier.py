@@ -21,6 +21,7 @@ from spml.errors import UserError
 from spml.files import read_json
 from spml.model import load_model
 from spml.use.estimator import classifier as estimator
+from spml.use.estimator.inputs import labels
 from spml.use.evaluate import run_data
 
 NAMES = np.array(["ant", "bee", "cat", "dog", "eel"])
@@ -88,8 +89,8 @@ def test_score_leaves_out_unknown_entries_only_if_negatives_are_known(data, fitt
         fitted.score(x[:1], ["fox"])
 
 
-def test_every_form_of_y_gives_the_same_model(data):
-    x, _, single = data
+def test_every_form_of_y_gives_the_same_labels(data):
+    single = data[2]
     onehot = (single[:, None] == NAMES).astype(int)
     forms = {
         "names": single,
@@ -103,12 +104,11 @@ def test_every_form_of_y_gives_the_same_model(data):
         "csr": scipy.sparse.csr_array(onehot),
         "coo": scipy.sparse.coo_matrix(onehot.astype(float)),
     }
-    models = {form: make().fit(x, y) for form, y in forms.items()}
-    expected = models["names"].decision_function(x)
-    for form, model in models.items():
-        assert (model.decision_function(x) == expected).all(), form
+    for form, y in forms.items():
+        classes, known = labels(y, None)
+        assert (known.rows(range(300)) == onehot).all(), form
         named = form in ("names", "list", "lists", "sets")
-        assert list(model.classes_) == (list(NAMES) if named else list(range(5)))
+        assert list(classes) == (list(NAMES) if named else list(range(5)))
 
 
 def test_tensors_of_any_precision_are_accepted(data):
@@ -121,17 +121,11 @@ def test_tensors_of_any_precision_are_accepted(data):
     assert (first == second).all()
 
 
-def test_a_frame_names_its_columns(data):
-    pandas = pytest.importorskip("pandas")
-    x, _, single = data
-    y = pandas.DataFrame((single[:, None] == NAMES).astype(int), columns=list(NAMES))
-    assert list(make().fit(x, y).classes_) == list(NAMES)
-
-
 def test_columns_of_a_frame_are_matched_by_name(data, fitted):
     pandas = pytest.importorskip("pandas")
     x, truth, _ = data
     frame = pandas.DataFrame(truth, columns=list(NAMES))
+    assert list(make(epochs=1).fit(x, frame).classes_) == list(NAMES)
     unnamed = pandas.DataFrame(truth)  # in order
     for y in (frame[list(NAMES[::-1])], frame, unnamed):
         assert fitted.score(x, y) == fitted.score(x, truth)
@@ -155,10 +149,7 @@ def test_known_negatives_and_unlabelled_rows_are_used_as_such(data):
     observed[:20] = 0
     plain = make().fit(x, observed).decision_function(x)
     known = np.where((truth == 0) & (np.arange(300)[:, None] % 2 == 0), -1, observed)
-    logits = make().fit(x, known).decision_function(x)
-    assert not np.array_equal(logits, plain)
-    sparse = scipy.sparse.csr_array(known)
-    assert (make().fit(x, sparse).decision_function(x) == logits).all()
+    assert not np.array_equal(make().fit(x, known).decision_function(x), plain)
 
 
 @pytest.mark.parametrize("method", losses.names())
@@ -185,9 +176,7 @@ def test_options_thresholds_and_validation_reach_the_run(data):
 
 def test_the_same_random_state_gives_the_same_and_none_gives_another(data):
     x, _, single = data
-    before = torch.random.get_rng_state()
     first, second = make().fit(x, single), make().fit(x, single)
-    assert torch.equal(torch.random.get_rng_state(), before)
     assert (first.decision_function(x) == second.decision_function(x)).all()
     other = make(random_state=1).fit(x, single)
     assert not np.array_equal(other.decision_function(x), first.decision_function(x))
@@ -237,10 +226,9 @@ def test_pipelines_cross_validation_and_search(data):
     scores = cross_val_score(make(classes=NAMES), x, single, cv=3)
     assert scores.shape == (3,) and np.isfinite(scores).all()
     how = {"cv": 2, "scoring": "average_precision"}
-    search = GridSearchCV(make(), {"method": ["an", "gr"]}, **how).fit(x, truth)
+    grid = {"method": ["an", "gr"], "epochs": np.arange(1, 3)}
+    search = GridSearchCV(make(), grid, **how).fit(x, truth)
     assert search.best_params_["method"] in ("an", "gr")
-    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
-    search = GridSearchCV(make(), {"epochs": np.arange(1, 3)}, cv=2).fit(x, truth)
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
 
 
@@ -321,28 +309,19 @@ def test_non_square_pictures_are_preprocessed_as_in_training(tmp_path):
         ({"y": np.zeros((300, 5))}, "no label at all"),
         ({"y": [[] for _ in range(300)]}, "no label at all"),
         ({"y": np.full((300, 5), 2)}, "only 1 .* are labels"),
-        ({"y": scipy.sparse.csr_array(np.full((300, 5), 3))}, "y holds 3"),
         ({"y": ["ant"] * 299}, "inconsistent numbers of samples: 300 in X, 299 in y"),
-        ({"y": [None] * 300}, "contains NaN, infinity or None in row 0"),
         ({"y": np.linspace(0.5, 1, 300)}, "Unknown label type: continuous, 0.5 in row 0"),
         ({"y": ["ant", "ant|bee"] * 150}, "row 1 of y: 'ant.bee' is several names joined by"),
         ({"y": [["ant"], [3]] * 150}, "names and numbers"),
         ({"x": np.full((300, 12), np.nan)}, "NaN"),
         ({"x": np.full((300, 12), 1e300)}, "too large|infinity"),
-        ({"x": "photo.jpg"}, "X is one path"),
-        ({"x": np.zeros((300, 3, 4, 4))}, "pictures are uint8"),
         ({"method": "grr"}, "no method 'grr'; 'gr'"),
         ({"options": {"q9": 1}}, "no option 'q9'"),
         ({"thresholds": [0.5]}, "for each of 5 classes"),
         ({"thresholds": 2}, "give a probability"),
-        (
-            {"method": None, "options": {"q9": 1}},
-            "'q9': method 'auto' sets .* name a method",
-        ),
+        ({"method": None, "options": {"q9": 1}}, "'q9': method 'auto' sets .* name a method"),
         ({"selection": "test"}, "must be 'complete' or 'observed', not 'test'"),
         ({"method": None, "selection": "test"}, "must be 'complete' or 'observed', not 'test'"),
-        ({"validation": 1.0}, "above 0 and below 1"),
-        ({"classes": ["ant"]}, "is not among the 1 classes"),
         ({"backbone": "resnet18"}, "feature vectors take the backbone 'linear'"),
         ({"selection": "complete"}, "needs complete validation labels"),
         ({"method": None, "selection": "complete"}, "needs complete validation labels"),

@@ -73,7 +73,7 @@ def test_bad_pictures_of_every_kind_do_not_stop_the_rest(model, tmp_path, capsys
     Image.new("RGB", (1, 1), "red").save(folder / "one.png")
     (folder / "text.jpg").write_text("no picture at all")
     (folder / "empty.jpg").write_bytes(b"")
-    huge_png(folder / "huge.png")
+    (folder / "huge.png").write_bytes(huge_png())
     (folder / "loop.jpg").symlink_to("loop.jpg")
     (folder / "up").symlink_to("..")
     assert main(["predict", str(model), str(folder), "--out", str(tmp_path / "o.csv")]) == 2
@@ -88,7 +88,6 @@ def test_bad_pictures_of_every_kind_do_not_stop_the_rest(model, tmp_path, capsys
 def test_wrong_models_are_one_line_and_nothing_is_overwritten(model, pictures, tmp_path, refused):
     out = tmp_path / "o.csv"
     out.write_text("mine")
-    description = json.loads((model / "model.json").read_text())
 
     def rejected(words="--overwrite", inputs=(pictures,)):
         error = refused(f"predict {{}} {{}} --out {{}} {words}", model, list(inputs), out)
@@ -101,16 +100,5 @@ def test_wrong_models_are_one_line_and_nothing_is_overwritten(model, pictures, t
     (tmp_path / "names.txt").write_text("red\nblue\n")
     named = rejected(f"--overwrite --classes '{tmp_path / 'names.txt'}'")
     assert "2 classes, the model has 3" in named
-    for text, message in (
-        (json.dumps({**description, "format": 99}), "newer version of spml"),
-        (json.dumps({**description, "classes": ["a", "b"]}), "2 classes but 3 thresholds"),
-        (json.dumps(description)[:50], "not a model description"),
-    ):
-        (model / "model.json").write_text(text)
-        assert message in rejected()
-    (model / "model.json").write_text(json.dumps(description))
-    weights = (model / "model.safetensors").read_bytes()
-    (model / "model.safetensors").write_bytes(weights[: len(weights) // 2])
-    assert "model.safetensors" in rejected()
     (model / "model.safetensors").unlink()
     assert "model.safetensors" in rejected()

@@ -123,49 +123,10 @@ def test_the_command_that_trains_again_has_the_settings_of_the_run():
     assert training_words({"command": "spml train x.csv --out run --no-flip"}) == ["--no-flip"]
 
 
-def test_files_of_validation_and_test_rows_stay_unchanged(photos, tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(photos)
-    rows = Path("photos.csv").read_text().splitlines()
-    for split in ("train", "val", "test"):
-        rows_of_split = [row.rsplit(",", 1)[0] for row in rows[1:] if row.endswith(split)]
-        Path(f"{split}.csv").write_text("\n".join(["image,label,negative", *rows_of_split]) + "\n")
-    line = "train train.csv --val val.csv --test test.csv {} --out {}"
-    assert cli(line, TRAIN, tmp_path / "run") == 0
-    file = answers(tmp_path, "photos/10.png,red,-1")
-    assert main(["review", str(tmp_path / "run"), "--answers", str(file)]) == 0
-    last = capsys.readouterr().out.splitlines()[-1]
-    assert "labels.csv --test test.csv --method auto --backbone tiny" in last
-    new = load(tmp_path / "labels.csv", test="test.csv")
-    assert (len(new.train_rows), len(new.val_rows), len(new.test)) == (8, 2, 2)
-    assert [Path(new.observed.items[row]).name for row in new.val_rows] == ["8.png", "10.png"]
-
-
-def test_a_test_file_with_renamed_classes_is_merged_into_the_table(
-    photos, tmp_path, monkeypatch, capsys
-):
-    monkeypatch.chdir(photos)
-    rows = Path("photos.csv").read_text().splitlines()
-    for name, wanted in (("most.csv", False), ("tested.csv", True)):
-        chosen = [row for row in rows[1:] if row.endswith("test") == wanted]
-        Path(name).write_text("\n".join([rows[0], *chosen]) + "\n")
-    Path("names.txt").write_text("red\trot\ngreen\tgruen\nblue\n")
-    line = "train most.csv --classes names.txt --test tested.csv {} --out {}"
-    assert cli(line, TRAIN, tmp_path / "run") == 0
-    file = answers(tmp_path, "photos/10.png,rot,-1")
-    assert main(["review", str(tmp_path / "run"), "--answers", str(file)]) == 0
-    line = capsys.readouterr().out.splitlines()[-1]
-    assert "--test" not in line
-    assert line.startswith(f"train with: spml train {tmp_path / 'labels.csv'} --classes ")
-    new = load(tmp_path / "labels.csv", classes=tmp_path / "labels.classes.txt")
-    old = load("most.csv", classes="names.txt", test="tested.csv")
-    assert list(new.classes) == ["rot", "gruen", "blue"]
-    assert (new.test.labels == old.test.labels).all()
-
-
 @pytest.mark.parametrize(
-    "more", [["--root", "."], ["--labels", "complete"], ["--classes", "names.txt"]]
+    "more", [[], ["--root", "."], ["--labels", "complete"], ["--classes", "names.txt"]]
 )
-def test_test_rows_that_need_other_options_are_written_to_the_table(
+def test_a_test_file_is_named_again_or_written_to_the_table_if_it_needs_other_options(
     photos, tmp_path, capsys, monkeypatch, more
 ):
     monkeypatch.chdir(photos)
@@ -175,15 +136,16 @@ def test_test_rows_that_need_other_options_are_written_to_the_table(
     for split in ("train", "val", "test"):
         lines = [",".join(row.split(",")[:2]) for row in rows[1:] if row.endswith(split)]
         (place / f"{split}.csv").write_text("\n".join(["image,label", *lines]) + "\n")
-    Path("names.txt").write_text("red\tRot\ngreen\nblue\n")
+    Path("names.txt").write_text("red\ngreen\nblue\tBlau\n")
     files = [place / f"{split}.csv" for split in ("train", "val", "test")]
     line = "train {} --val {} --test {} {} {} --out {}"
     assert cli(line, *files, more, TRAIN, tmp_path / "run") == 0
-    file = answers(tmp_path, "photos/10.png,blue,-1")
+    name = "Blau" if "--classes" in more else "blue"
+    file = answers(tmp_path, f"photos/10.png,{name},-1")
     capsys.readouterr()
     assert main(["review", str(tmp_path / "run"), "--answers", str(file)]) == 0
     arguments = shlex.split(capsys.readouterr().out.splitlines()[-1].removeprefix("train with: "))
-    assert arguments[:2] == ["spml", "train"] and "--test" not in arguments
+    assert arguments[:2] == ["spml", "train"] and ("--test" in arguments) == (not more)
     assert main([*arguments[1:], "--quiet", "--out", str(tmp_path / "again")]) == 0
     before, after = (np.load(tmp_path / name / "labels.npz") for name in ("run", "again"))
     order = [after["classes"].tolist().index(name) for name in before["classes"]]

@@ -101,12 +101,8 @@ def test_the_saved_table_of_many_pictures_is_that_of_predict(page, tmp_path):
         until_shown(page, "note", "3 pictures")
         assert "bad.png: not a picture" in shown(page, "rows")
         page.click("#save")
-        page.until("true")
         saved = tmp_path / "tags.csv"
-        for _ in range(100):
-            if saved.exists():
-                break
-            page.value("new Promise(done => setTimeout(done, 100))")
+        page.downloaded(saved)
     expected = (tmp_path / "expected.csv").read_text().replace(f"{tmp_path}/", "")
     assert saved.read_bytes().decode() == expected.replace("\n", "\r\n")
     with saved.open(newline="") as file:

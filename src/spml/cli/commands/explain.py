@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import tyro
 
 from spml.cli import LeftOut, ModelOptions, log
-from spml.errors import DataError, UserError
+from spml.errors import UserError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,31 +53,15 @@ class Explain(ModelOptions):
             )
         run = self.model()
         left_out = LeftOut()
+        out = self.out
         with bar("explaining") as advance:
+            usual: dict[str, Any] = {"on_error": left_out, "note": log, "advance": advance}
+            usual["overwrite"] = self.overwrite
             if self.worst is not None:
-                written = explain_worst(
-                    run,
-                    self.out,
-                    count=self.worst,
-                    split=self.split,
-                    root=self.root,
-                    overwrite=self.overwrite,
-                    on_error=left_out,
-                    note=log,
-                    advance=advance,
-                )
+                place: dict[str, Any] = {"split": self.split, "root": self.root}
+                written = explain_worst(run, out, count=self.worst, **place, **usual)
             else:
-                written = explain(
-                    run,
-                    self.inputs,
-                    self.out,
-                    classes=named_classes(self.classes, run),
-                    top=self.top,
-                    overwrite=self.overwrite,
-                    on_error=left_out,
-                    note=log,
-                    advance=advance,
-                )
+                classes = named_classes(self.classes, run)
+                written = explain(run, self.inputs, out, classes=classes, top=self.top, **usual)
         print(f"{written:,} written to {self.out / 'index.html'}")
-        if left_out.count:
-            raise DataError(f"{left_out.count:,} could not be read, named above")
+        left_out.check()

@@ -135,7 +135,7 @@ class Figures(ManyRuns):
             return [], None
         plan = Plan("figures", self.data, tuple(cases), (self.seed,), self.changed_settings()[0])
         first: dict[str, Case] = {}
-        for run, case in zip(plan.runs(_no_record), cases, strict=True):
+        for run, case in zip(plan.runs(lambda name: None), cases, strict=True):
             first.setdefault(run.id, case)
         plan = replace(plan, cases=tuple(first.values()))
         store = RunStore(out)
@@ -150,7 +150,3 @@ class Figures(ManyRuns):
         settings.pop("weights", None)  # weight files may have any name
         named = {"data": self.data} if self.data and not Path(self.data).suffix else {}
         return settings | named | ({"seed": self.seed} if self.seed else {})
-
-
-def _no_record(name: str) -> None:
-    """Return no record of any run."""

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal
 import tyro
 
 from spml.cli import LeftOut, ModelOptions, log
-from spml.errors import DataError, UserError
+from spml.errors import UserError
 from spml.files import refuse_existing
 
 
@@ -95,11 +95,7 @@ class Predict(ModelOptions):
             )
         if self.out != STANDARD:
             print(f"{written:,} written to {self.out}")
-        if left_out.count:
-            total = written + left_out.count
-            raise DataError(
-                f"{left_out.count:,} of {total:,} inputs could not be read, named above"
-            )
+        left_out.check(f"of {written + left_out.count:,} inputs ")
 
 
 def _same_file(out: Path, one: str) -> bool:

@@ -56,7 +56,12 @@ class Report:
         if self.against is not None and len(self.runs) == 1:
             raise UserError("--against needs several runs; give another run, or leave it out")
         out = self.out or (Run(self.runs[0]).report if len(self.runs) == 1 else Path(REPORT))
-        self._refuse(out)
+        if out.suffix.lower() not in PAGES:
+            raise UserError(f"--out {out}: give a name that ends in {' or '.join(PAGES)}")
+        inside = os.path.realpath(out.parent) == os.path.realpath(self.runs[0])
+        own = len(self.runs) == 1 and out.name == REPORT and inside
+        if not own and not self.overwrite:
+            refuse_existing(out, "give --overwrite or another --out")
         with bar("comparing") as advance:
             page = write_report(
                 list(self.runs),
@@ -68,14 +73,3 @@ class Report:
                 advance=advance,
             )
         print(page)
-
-    def _refuse(self, out: Path) -> None:
-        """Raise UserError if --out is not an HTML name, or exists and may not be replaced."""
-        from spml.runs.names import REPORT
-
-        if out.suffix.lower() not in PAGES:
-            raise UserError(f"--out {out}: give a name that ends in {' or '.join(PAGES)}")
-        inside = os.path.realpath(out.parent) == os.path.realpath(self.runs[0])
-        own = len(self.runs) == 1 and out.name == REPORT and inside
-        if not own and not self.overwrite:
-            refuse_existing(out, "give --overwrite or another --out")

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from spml.cli import LeftOut, RunOptions, log
-from spml.errors import DataError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,8 +69,7 @@ class Review(RunOptions):
         print(f"{written:,} labels to look at: open {out / PAGE}")
         words = ["spml", "review", str(self.run_folder), "--answers", "answers.csv"]
         print(f"then: {shlex.join(words)}")
-        if left_out.count:
-            raise DataError(f"{left_out.count:,} pictures could not be read, named above")
+        left_out.check("pictures ")
 
     def _merge(self, answers: Path) -> None:
         from spml.use.review.answers import merge

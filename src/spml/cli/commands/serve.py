@@ -51,7 +51,7 @@ class Serve(ModelOptions):
             raise UserError(f"--token or {TOKEN} is empty; give a password, or neither")
         if self.key is not None and self.certificate is None:
             raise UserError("--key needs --certificate, the file of the certificate itself")
-        from spml.use.serve.serve import Access, check_packages, is_local, serve
+        from spml.use.serve.serve import LOOPBACK, Access, check_packages, serve
 
         check_packages()
         from spml.data.images.decode import PIXEL_LIMIT
@@ -64,7 +64,7 @@ class Serve(ModelOptions):
             )
         limits = Limits(bytes=int(self.max_megabytes * 1e6), pixels=int(self.max_pixels))
         run = self.model()
-        if token is None and not is_local(self.host):
+        if token is None and self.host not in LOOPBACK:
             log("everyone who reaches this address can use the model; --token asks for a password")
         access = Access(self.host, self.port, token, self.certificate, self.key)
         serve(run, access, limits)

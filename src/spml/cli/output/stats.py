@@ -66,18 +66,13 @@ def _summary(statistics: Statistics) -> Table:
     for name, count in {**known, "unknown": statistics.unknown}.items():
         rows.append((f"{per}, {name}", f"{count / images['train']:.2f}"))
 
-    paper = paper_counts(statistics.name)
-    if paper is None:
-        out = columns("", "this data")
-        for name, value in rows:
-            out.add_row(name, value)
-        return out
-    printed = [f"{count:,}" for count in (paper.classes, paper.train, paper.val, paper.test)]
-    printed += [f"{paper.positives}", f"{paper.classes - paper.positives:.4g}"]
-    out = columns("", "this data", "the paper")
-    printed += [""] * (len(rows) - len(printed))
-    for (name, value), own in zip(rows, printed, strict=True):
-        out.add_row(name, value, own)
+    out, printed = columns("", "this data"), list[str]()
+    if (paper := paper_counts(statistics.name)) is not None:
+        out.add_column("the paper", justify="right")
+        printed = [f"{count:,}" for count in (paper.classes, paper.train, paper.val, paper.test)]
+        printed += [f"{paper.positives}", f"{paper.classes - paper.positives:.4g}"]
+    for place, (name, value) in enumerate(rows):
+        out.add_row(name, value, *printed[place : place + 1])
     return out
 
 

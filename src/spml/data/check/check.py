@@ -12,7 +12,7 @@ import numpy.typing as npt
 from spml.data.check.files import Advance, inspect_arrays, inspect_files
 from spml.data.check.problems import Findings, Place, Problem
 from spml.data.experiment import train_list
-from spml.data.names import joined_names, near_duplicates, separated_names, written_lists
+from spml.data.names import doubtful_names, near_duplicates
 from spml.data.observation import draw
 from spml.data.readers.builder import Kind
 from spml.data.table import SPLITS, Labels, LabelTable, SparseLabels, concatenate
@@ -45,7 +45,13 @@ def check(
     for group in copies:
         problems += _leaks(tables, group)
         problems += _copies(tables, group)
-    problems += label_problems(tables, min_positives, complete=is_complete(tables, labels))
+    if labels is None:
+        labels = "complete" if next(iter(tables.values())).sparse.fill == -1 else "observed"
+    problems += untrainable(tables, complete=labels == "complete")
+    problems += _rare(tables, min_positives)
+    problems += _names_problems(tables)
+    for part in SPLITS:
+        problems += _unlabelled(part, tables[part]) if part in tables else []
     return Findings(problems, copies)
 
 
@@ -65,19 +71,14 @@ def _leaks(tables: dict[str, LabelTable], group: tuple[Place, ...]) -> Iterator[
 
 def _copies(tables: dict[str, LabelTable], group: tuple[Place, ...]) -> Iterator[Problem]:
     """Compare each copy with earlier ones: contradictory, or in the same split."""
-    rows = [tables[place.split].rows([place.row])[0] for place in group]
-    # The first copy with a positive, and with a negative, of each class.
-    earliest = {value: np.full(len(rows[0]), len(group)) for value in (1, -1)}
+    rows = np.concatenate([tables[place.split].rows([place.row]) for place in group])
     first: dict[str, int] = {}
     for i, (place, row) in enumerate(zip(group, rows, strict=True)):
-        clash = min(
-            int(earliest[-value][row == value].min(initial=len(group))) for value in (1, -1)
-        )
-        for value, at in earliest.items():
-            at[(row == value) & (at == len(group))] = i
+        clashes = (rows[:i] * row == -1).any(axis=1)
         same = first.setdefault(place.split, i)
-        if clash < len(group):
-            yield _contradiction(tables, place, row, group[clash], rows[clash])
+        if clashes.any():
+            earliest = int(clashes.argmax())
+            yield _contradiction(tables, place, row, group[earliest], rows[earliest])
         elif same < i:
             kind = "repeated" if (row == rows[same]).all() else "different"
             text = f"{_row(tables, place)} is the same picture as {_other(tables, group[same])}"
@@ -122,39 +123,20 @@ def _names(names: list[str]) -> str:
     return ", ".join(map(repr, names[:MAX_NAMES])) + more
 
 
-def label_problems(
-    tables: dict[str, LabelTable], min_positives: int, *, complete: bool
-) -> list[Problem]:
-    """Return the problems of the labels alone."""
-    problems = [*untrainable(tables, complete=complete), *_rare(tables, min_positives)]
+def _names_problems(tables: dict[str, LabelTable]) -> Iterator[Problem]:
+    """Yield class names that are nearly equal, or that may be several names."""
     for name, count, other, other_count in near_duplicates(joined(tables)):
         alike = unicodedata.normalize("NFC", name) == unicodedata.normalize("NFC", other)
         shown = ascii if alike else repr  # the codes distinguish names that look the same
         text = f"{shown(name)} ({count:,}) and {shown(other)} ({other_count:,})"
-        problems.append(Problem("near_names", text))
-    classes = next(iter(tables.values())).classes
-    several = {name: f"contains {sign!r}" for name, sign in separated_names(classes).items()}
-    several |= {
-        name: f"{' and '.join(map(repr, parts))} are classes too"
-        for name, parts in joined_names(classes)
-    }
-    for name, what in (several | written_lists(classes)).items():
-        problems.append(Problem("joined_names", f"{name!r}: {what}"))
-    for part in SPLITS:
-        problems += _unlabelled(part, tables[part]) if part in tables else []
-    return problems
+        yield Problem("near_names", text)
+    for name, what in doubtful_names(next(iter(tables.values())).classes).items():
+        yield Problem("joined_names", f"{name!r}: {what}")
 
 
 def _unlabelled(part: str, table: LabelTable) -> Iterator[Problem]:
     for row in np.flatnonzero(positives_per_row(table.sparse) == 0).tolist():
         yield Problem("unlabelled", f"{table.where(row)}{table.items[row]!r}", part, row)
-
-
-def is_complete(tables: dict[str, LabelTable], labels: Kind | None) -> bool:
-    """Whether an absent label is negative; without `labels`, by the fill value."""
-    if labels is not None:
-        return labels == "complete"
-    return next(iter(tables.values())).sparse.fill == -1
 
 
 def untrainable(tables: dict[str, LabelTable], *, complete: bool) -> list[Problem]:
@@ -178,8 +160,7 @@ def joined(tables: dict[str, LabelTable]) -> LabelTable:
 
 def positives_per_row(labels: SparseLabels) -> Counts:
     """Return the number of positives of each row."""
-    ends = np.concatenate([[0], np.cumsum(labels.values == 1)])[labels.indptr]
-    return np.diff(ends)
+    return np.diff(labels.positives(0).indptr)
 
 
 def positives_seen(tables: dict[str, LabelTable]) -> Counts:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from spml.data.check.problems import Findings, Place
-from spml.data.table import Labels, LabelTable, SparseLabels
+from spml.data.table import Labels, LabelTable, SparseLabels, concatenate
 from spml.errors import DataError
 from spml.files import refuse_existing, replacing
 
@@ -92,31 +92,19 @@ def _union(rows: Labels, clash: Labels, fill: int) -> Labels:
 def _without(
     tables: dict[str, LabelTable], out: dict[Place, str], edits: Edits
 ) -> dict[str, LabelTable]:
+    """Return the tables without some rows and with other labels in some."""
     cleaned = {}
     for split, table in tables.items():
-        keep = np.ones(len(table), bool)
+        order, keep = np.arange(len(table)), np.ones(len(table), bool)
         keep[[place.row for place in out if place.split == split]] = False
-        edited = (
-            table.with_labels(_replaced(table.sparse, edits[split])) if split in edits else table
-        )
+        if split in edits:
+            rows, labels = list(edits[split]), np.stack(list(edits[split].values()))
+            changed = SparseLabels.from_dense(labels, table.sparse.fill)
+            order[rows] = len(table) + np.arange(len(rows))
+            table = concatenate(table, table.take(rows).with_labels(changed))
         if keep.any():
-            cleaned[split] = edited.take(keep)
+            cleaned[split] = table.take(order[keep])
     return cleaned
-
-
-def _replaced(labels: SparseLabels, edits: dict[int, Labels]) -> SparseLabels:
-    """Replace some rows by dense ones."""
-    rows = labels.entry_rows()
-    keep = ~np.isin(rows, list(edits))
-    parts = [(rows[keep], labels.indices[keep], labels.values[keep])]
-    for row, dense in edits.items():
-        columns = np.flatnonzero(dense != labels.fill)
-        parts.append((np.full(len(columns), row), columns.astype(np.int32), dense[columns]))
-    rows, columns, values = (np.concatenate(column) for column in zip(*parts, strict=True))
-    order = np.lexsort((columns, rows))
-    return SparseLabels.from_entries(
-        rows[order], columns[order], values[order], labels.shape, labels.fill
-    )
 
 
 def write_table(

@@ -21,8 +21,7 @@ from spml.data.table import LabelTable
 from spml.errors import DataError, UserError
 
 COMMIT_SECONDS = 1.0  # a killed build loses at most this much work
-STEADY = 4  # threads that also decode files that are not needed soon
-TICK = 0.1  # seconds between checks whether a waiting thread should stop
+TICK = 0.1  # seconds between checks whether a waiting reader should stop
 # ns: a file that changed this shortly before it was read may change again without a new timestamp.
 RECENT = 2 * 10**9
 
@@ -45,49 +44,36 @@ class Progress:
 class Build:
     """Decodes the files that a pool lacks: in a fixed order, except that awaited files come first.
 
-    `places` has a row of each file, in the order in which errors are reported. Once the first
-    `soon` files of `order` are started, most threads rest until a reader waits for a file.
+    `places` has a row of each file, in the order in which errors are reported.
     """
 
     def __init__(
-        self,
-        pool: Pool,
-        places: Places,
-        order: Iterable[str],
-        *,
-        threads: int,
-        progress: Progress,
-        soon: int | None = None,
+        self, pool: Pool, places: Places, order: Iterable[str], *, threads: int, progress: Progress
     ) -> None:
-        self.pool = pool
-        self.places = places
-        self.threads = threads
-        self.progress = progress
+        self.pool, self.places = pool, places
+        self.threads, self.progress = threads, progress
         self.records: dict[str, Record] = {}
         self.errors: dict[str, DataError] = {}
         self._failure: BaseException | None = None  # ended the whole build
-        self._broken: BaseException | None = None  # ended a thread
         self._leaving = self._over = False
         self._left = set(places)  # files that no thread has started
         self._order = iter(order)
-        self._soon = len(places) if soon is None else soon
         self._urgent: deque[str] = deque()
         self._waiters: dict[str, Future[None]] = {}  # of files that readers wait for
         self._uncommitted: list[Record] = []
-        self._ended = 0
         self._mutex = threading.Lock()
-        self._begun = False
-        self._settled = threading.Event()  # set once the build has begun or failed to begin
         self._thread: threading.Thread | None = None
         self._polled = 0.0  # when the index was last read while another process writes
 
     def start(self) -> None:
-        """Start in the background; raise an error before the first picture, such as a full disk."""
-        self._thread = threading.Thread(target=self._run_in_background, name="cache")
+        """Start in the background; an error is raised to readers and by `finish`."""
+
+        def run() -> None:
+            with suppress(BaseException):  # stored in _failure
+                self.run(show_progress=False)
+
+        self._thread = threading.Thread(target=run, name="cache")
         self._thread.start()
-        self._settled.wait()
-        if self._failure is not None and not self._begun:
-            raise self._failure
 
     def run(self, *, show_progress: bool = True) -> None:
         """Decode until all files are done or `close` is called; commit in any case."""
@@ -96,7 +82,6 @@ class Build:
                 if acquired:
                     self._use_known()
                     self._check_disk_space()
-                    self._begin()
                     self._decode(show_progress)
         except BaseException as error:
             self._failure = error
@@ -131,9 +116,8 @@ class Build:
 
     def finish(self) -> None:
         """Wait until all files are decoded; raise the error of the build, if any."""
-        self._soon = len(self.places)
-        while self._thread is not None and self._thread.is_alive():
-            self._thread.join(TICK)
+        if self._thread is not None:
+            self._thread.join()
         self.check()
 
     def check(self) -> None:
@@ -153,15 +137,6 @@ class Build:
         if self._thread is not None:
             self._thread.join()
 
-    def _run_in_background(self) -> None:
-        with suppress(BaseException):  # stored in _failure for waiting readers
-            self.run(show_progress=False)
-        self._settled.set()
-
-    def _begin(self) -> None:
-        self._begun = True
-        self._settled.set()
-
     def _stopped(self) -> bool:
         """Return whether to stop: `close` was called, or the main thread ended."""
         return self._leaving or not threading.main_thread().is_alive()
@@ -170,7 +145,6 @@ class Build:
         """Use the files that the writing process commits; return whether to keep waiting."""
         if not self._polled:
             self.progress.line("cache: waiting for another process that writes to it")
-            self._begin()
         if time.monotonic() - self._polled > COMMIT_SECONDS:
             self.pool.load()
             self._use_known()
@@ -199,70 +173,57 @@ class Build:
 
     def _decode(self, show_progress: bool) -> None:
         """Run the threads and commit their records at intervals."""
-        total, shown, committed = len(self._left), 0, time.monotonic()
+        total, shown = len(self._left), 0
         if show_progress:
             self.progress.begin("decoding pictures", total)
+        # An executor would keep the program until all files are decoded.
         workers = [
-            threading.Thread(target=self._work, args=(number,), name="decode")
-            for number in range(min(self.threads, total))
+            threading.Thread(target=self._work, name="decode")
+            for _ in range(min(self.threads, total))
         ]
+        for worker in workers:
+            worker.start()
         try:
-            for worker in workers:
-                worker.start()
             while alive := [worker for worker in workers if worker.is_alive()]:
-                alive[0].join(min(TICK, COMMIT_SECONDS))
+                alive[0].join(COMMIT_SECONDS)
+                self._commit()
                 if show_progress:
-                    shown, before = self._ended, shown
+                    shown, before = total - len(self._left), shown
                     self.progress.advance(shown - before)
-                if time.monotonic() - committed > COMMIT_SECONDS:
-                    self._commit()
-                    committed = time.monotonic()
         finally:
             self._leaving = True
             for worker in workers:
-                if worker.ident is not None:
-                    worker.join()
+                worker.join()
             self._commit()
-        if self._broken is not None:
-            raise self._broken
+        if self._failure is not None:
+            raise self._failure
 
     def _commit(self) -> None:
         with self._mutex:
             records, self._uncommitted = self._uncommitted, []
         self.pool.commit(records)
 
-    def _work(self, number: int) -> None:
+    def _work(self) -> None:
         """Decode one file after another, in a thread."""
         try:
-            while not self._stopped() and (path := self._next(number)) is not None:
+            while not self._stopped() and (path := self._next()) is not None:
                 try:
                     record = _add(self.pool, path)
                 except DataError as error:
                     self.errors[path] = error
                 else:
                     self._add_record(path, record, new=True)
-                with self._mutex:
-                    self._ended += 1
         except BaseException as error:  # raised again by the thread that commits
-            self._broken, self._leaving = error, True
+            self._failure, self._leaving = error, True
 
-    def _next(self, number: int) -> str | None:
-        """Return a file for the thread of that number; None if there is none left to start."""
-        while not self._stopped():
-            with self._mutex:
-                if not self._left:
-                    return None
-                while self._urgent:
-                    if (path := self._urgent.popleft()) in self._left:
-                        self._left.remove(path)
-                        return path
-                active = number < STEADY
-                while (self._soon > 0 or active) and (later := next(self._order, None)) is not None:
-                    self._soon -= 1
-                    if later in self._left:
-                        self._left.remove(later)
-                        return later
-            time.sleep(TICK)  # leaves the processor to training
+    def _next(self) -> str | None:
+        """Return a file that no thread has started, awaited ones first; None without any."""
+        with self._mutex:
+            while self._left:
+                path = self._urgent.popleft() if self._urgent else next(self._order)
+                if path in self._left:
+                    self._left.remove(path)
+                    return path
         return None
 
     def _add_record(self, path: str, record: Record, *, new: bool = False) -> None:

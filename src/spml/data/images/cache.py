@@ -54,8 +54,7 @@ class Cache:
         """Return the pictures of a table of this cache; tables of the same files share them."""
         files = hash((str(table.root), *table.items))
         if files not in self._tables:
-            promised = sum(pictures.promised for pictures in self._tables.values())
-            self._tables[files] = Pictures(self, table, promised)
+            self._tables[files] = Pictures(self, table)
         return self._tables[files]
 
     def finish(self) -> None:
@@ -90,10 +89,9 @@ class Pictures:
 
     A picture is copied to memory or to the device when it is first read. Worker threads may call
     `read`; `stage` and `send`, which touch the device and pinned memory, run in the calling thread.
-    `promised` bytes of memory will still be taken by copies of other tables.
     """
 
-    def __init__(self, cache: Cache, table: LabelTable, promised: int = 0) -> None:
+    def __init__(self, cache: Cache, table: LabelTable) -> None:
         self.cache, self.table = cache, table
         self.pool, self.build, self.device = cache.pool, cache.build, cache.device
         self.records = [self._known(row) for row in range(len(table))]
@@ -110,17 +108,11 @@ class Pictures:
             self._last_copy = torch.cuda.Event()  # type: ignore[no-untyped-call]
         shape = (len(table), *self.pool.shape)
         if cache.mode == "device" and self.device.type != "cpu":
-            if self._fits(self.device, 0):
+            if self._fits(self.device):
                 self.resident = torch.empty(shape, dtype=torch.uint8, device=self.device)
-        elif cache.mode != "disk" and self._fits(torch.device("cpu"), promised):
-            self.memory = np.empty(shape, np.uint8)
-
-    @property
-    def promised(self) -> int:
-        """Bytes of memory that the copy will still take."""
-        if self.memory is None:
-            return 0
-        return int(np.count_nonzero(~self.copied)) * self.pool.slot_bytes
+        elif cache.mode != "disk" and self._fits(torch.device("cpu")):
+            # Filled, so that the system gives the memory now and counts it as taken.
+            self.memory = np.full(shape, 0, np.uint8)
 
     def stage(self, rows: Rows) -> Staged:
         """Allocate a buffer for the pictures of a batch that are not on the device."""
@@ -233,13 +225,13 @@ class Pictures:
             self.pool.mend(record, pixels.numpy())
         return pixels
 
-    def _fits(self, device: torch.device, promised: int) -> bool:
+    def _fits(self, device: torch.device) -> bool:
         """Return whether a copy of the table's pictures fits on the device; print the decision."""
         size = len(self.table) * self.pool.slot_bytes
         free = free_memory(device)
         share = DEVICE_SHARE if device.type == "cuda" else MEMORY_SHARE
-        if free is not None and size > share * (free - promised):
-            left = format_bytes(max(free - promised, 0))
+        if free is not None and size > share * free:
+            left = format_bytes(free)
             reason = f"{format_bytes(size)} do not fit well in the {left} that are free"
             if device.type == "cpu":
                 raise UserError(f"cache in memory: {reason}; give --cache disk")
@@ -304,7 +296,6 @@ def open_cache(
             dict.fromkeys([*wanted, *lacking]),
             threads=threads or decoders(spared=int(background)),
             progress=progress,
-            soon=len(wanted) if background and wanted else None,
         )
         if background:
             build.start()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import stat
 import warnings
 from pathlib import Path
@@ -49,15 +48,14 @@ def read_file(path: Path) -> bytearray:
     """Read the bytes of a picture file; raise DataError if it is unreadable or empty."""
     try:
         status = path.stat()
-        mode = status.st_mode
-        ordinary = stat.S_ISREG(mode)  # reading a pipe would block forever
+        ordinary = stat.S_ISREG(status.st_mode)  # reading a pipe would block forever
         data = _bytes_of(path, status.st_size) if ordinary else bytearray()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise DataError(f"{path}: cannot be read ({reason}); check the path") from error
 
     if not ordinary:
-        kind = "a folder" if stat.S_ISDIR(mode) else "no ordinary file"
+        kind = "a folder" if stat.S_ISDIR(status.st_mode) else "no ordinary file"
         raise DataError(f"{path}: {kind}, not a picture")
     if not data:
         raise DataError(f"{path}: the file is empty; replace or remove it")
@@ -66,12 +64,9 @@ def read_file(path: Path) -> bytearray:
 
 def _bytes_of(path: Path, expected: int) -> bytearray:
     """Read a whole file in few system calls: each one makes a decoding thread wait for the GIL."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        data = bytearray(expected + 1)
-        count = os.readv(handle, [data])
-    finally:
-        os.close(handle)
+    data = bytearray(expected + 1)
+    with path.open("rb", buffering=0) as file:
+        count = file.readinto(data)
     if count != expected:  # another process writes the file, or the disk returns it in parts
         return bytearray(path.read_bytes())
     del data[count:]

@@ -40,8 +40,7 @@ def read_arrays(path: Path, reading: Reading) -> dict[str, LabelTable]:
     arrays = _neighbours(path) if path.suffix.lower() == ".npy" else load_arrays(path)
     check = RowCheck(path, reading.on_error)
     x = pictures_or_features(path, _needed(path, arrays, "x"), check)
-    labels = _legal(_needed(path, arrays, "labels"), check)
-    sparse = label_rows(f"{path}: labels", labels, len(x))
+    sparse = label_rows(check, _needed(path, arrays, "labels"), len(x), "labels: ")
     sparse, names = _classes(path, arrays, sparse, reading.classes)
     items = [f"{i}" for i in range(len(x))]
     if "items" in arrays:
@@ -91,7 +90,7 @@ def _classes(
 class RowCheck:
     """Collects the invalid rows of arrays and reports each one once."""
 
-    def __init__(self, path: Path, on_error: OnError | None) -> None:
+    def __init__(self, path: Path, on_error: OnError | None = None) -> None:
         self.path, self.on_error = path, on_error
         self.invalid: set[int] = set()
 
@@ -101,26 +100,6 @@ class RowCheck:
             if row not in self.invalid:
                 report(DataError(f"{self.path}: {describe(row)}"), self.on_error)
                 self.invalid.add(row)
-
-
-def _legal(labels: Array, check: RowCheck) -> Array:
-    """Report rows with values that are not labels and set those to 0.
-
-    Without `on_error` the labels are returned unchanged: SparseLabels raises the error then.
-    """
-    if check.on_error is None or labels.dtype.kind not in "biuf" or labels.ndim != 2:
-        return labels
-    legal = np.isin(labels, (-1, 0, 1))
-    if legal.all():
-        return labels
-
-    def describe(row: int) -> str:
-        column = int(np.argmin(legal[row]))
-        value = f"{labels[row, column]!s} in row {row}, column {column}"
-        return f"labels: {value}; a label is 1, 0 or -1"
-
-    check.rows(legal.all(axis=1), 0, describe)
-    return np.where(legal, labels, 0)
 
 
 def load_arrays(path: Path) -> dict[str, Array]:
@@ -218,19 +197,27 @@ def _in_order(
     return sparse.reorder([place[name] for name in names])
 
 
-def label_rows(place: str, labels: Array, count: int) -> SparseLabels:
-    """Convert labels of `count` rows; raise DataError unless one has a positive."""
+def label_rows(check: RowCheck, labels: Array, count: int, name: str = "") -> SparseLabels:
+    """Convert labels of `count` rows; invalid rows are reported, one row must have a positive."""
+    place = f"{check.path}: {name}"
     if labels.dtype.kind not in "biuf" or labels.ndim != 2 or len(labels) != count:
         raise DataError(
-            f"{place}: {labels.dtype} {labels.shape}; "
+            f"{place}{labels.dtype} {labels.shape}; "
             f"give int8 (N, C) with N = {count}, the rows of x"
         )
-    try:
-        sparse = SparseLabels.from_dense(labels)
-    except DataError as error:
-        raise DataError(f"{place}: {error}") from None
+    legal = np.isin(labels, (-1, 0, 1))
+    if not legal.all():
+
+        def describe(row: int) -> str:
+            column = int(np.argmin(legal[row]))
+            value = f"{labels[row, column]!s} in row {row}, column {column}"
+            return f"{name}{value}; a label is 1, 0 or -1"
+
+        check.rows(legal.all(axis=1), 0, describe)
+        labels = np.where(legal, labels, 0)
+    sparse = SparseLabels.from_dense(labels)
     if not (sparse.values == 1).any():
-        raise DataError(f"{place}: no row has a label; give at least one row a 1")
+        raise DataError(f"{place}no row has a label; give at least one row a 1")
     return sparse
 
 

@@ -157,10 +157,13 @@ class Builder:
             problem = f"{item!r} has other features than at {self.unit} {earlier}"
             raise self.error(place, f"{problem}; give each row a name of its own")
 
-    def names(self, row: int, cell: str | list[str | None], value: int, place: int) -> None:
+    def names(self, row: int, cell: Any, value: int, place: int) -> None:
         """Add the labels of a cell: class names with the separator between them, or a list."""
-        separator = self.reading.columns.separator
-        for part in cell.split(separator) if isinstance(cell, str) else cell:
+        if isinstance(cell, str):
+            cell = cell.split(self.reading.columns.separator)
+        for part in cell if isinstance(cell, list) else [cell]:
+            if not isinstance(part, str | None):
+                raise self.error(place, f"label {part!r} is no text; store the names of classes")
             if part and (name := part.strip()):
                 self.add(row, self.column(name, place), value, place)
 

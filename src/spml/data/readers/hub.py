@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from spml.data.readers.builder import Builder, Reading
-from spml.data.readers.parquet import arrow_errors, inner_type, is_text
+from spml.data.readers.parquet import arrow_errors, is_text, require_text
 from spml.data.readers.tabular import item_of, split_of
 from spml.data.table import SPLITS, LabelTable
 from spml.errors import DataError
@@ -60,58 +60,47 @@ def fill(builder: Builder, store: Store | None = None) -> bool:
 
     `store` saves a picture whose bytes are in the files. If None, such a picture is a DataError.
     """
-    number, listed = 1, False
-    for part in parts_of(builder.source):
+    from pyarrow import types
+
+    number, listed = 0, False
+    for part in sorted(_parts(builder.source), key=lambda part: SPLITS.index(part.split)):
         with arrow_errors(part.file, "cannot be read"):
             for batch in _batches(part.file):
+                batch.validate(full=True)  # pyarrow does not check a damaged Arrow file otherwise
                 image = _column(part, batch, IMAGES, "pictures")
+                if not types.is_struct(kind := batch.column(image).type):
+                    require_text(part.file, image, kind)
+                pictures = batch.column(image).to_pylist()
                 label = _column(part, batch, LABELS, "labels")
                 names = _label_names(part, batch.schema, label)
                 if names is not None and not listed and builder.classes is None:
                     listed = True
                     for name in filter(None, map(str.strip, names)):
                         builder.column(name, 0)
-                pictures = _pictures(builder, part, batch.column(image), store)
-                cells = _cells(part, label, batch.column(label), names)
-                splits = _splits(part, batch)
+                if store is None:
+                    _refuse_stored(builder.source, pictures)
+                cells, splits = batch.column(label).to_pylist(), _splits(part, batch)
                 for picture, cell, written in zip(pictures, cells, splits, strict=True):
+                    number += 1
                     with builder.record():
                         split = split_of(builder, number, written)
                         item = item_of(builder, number, _item(part, split, number, picture, store))
                         row = builder.row(item, number, split)
                         builder.names(row, _names(builder, number, cell, names), 1, number)
-                    number += 1
     return listed
 
 
 def is_hub_folder(path: Path) -> bool:
     """Whether the library `datasets` writes or reads such a folder."""
-    if not path.is_dir():
-        return False
-    return (path / "dataset_dict.json").is_file() or next(_found_parts(path), None) is not None
+    return path.is_dir() and next(_parts(path), None) is not None
 
 
-def parts_of(path: Path) -> list[Part]:
-    """Return the files of a dataset's folder, in the order of splits."""
-    listed = path / "dataset_dict.json"
-    if listed.is_file():
-        names = read_json(listed, AGAIN).get("splits")
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise DataError(f"{listed}: no list of splits; {AGAIN}")
-        parts = [
-            Part(_split(path, name), file)
-            for name in names
-            for file in _files(path / name, "*.arrow")
-        ]
-    else:
-        parts = list(_found_parts(path))
-    if not parts:
-        raise DataError(f"{path}: no Arrow or Parquet files; {AGAIN}")
-    return sorted(parts, key=lambda part: SPLITS.index(part.split))
-
-
-def _found_parts(path: Path) -> Iterator[Part]:
+def _parts(path: Path) -> Iterator[Part]:
     """Yield Arrow files, or else Parquet files, or else metadata files of pictures."""
+    if (path / "dataset_dict.json").is_file():
+        for file in _files(path, "*/*.arrow"):
+            yield Part(_split(path, file.parent.name), file)
+        return
     if arrow := _files(path, "*.arrow"):
         yield from (Part("train", file, named=False) for file in arrow)
         return
@@ -154,13 +143,7 @@ def _batches(file: Path) -> Iterator[Any]:
 
     if file.suffix == ".arrow":
         with pa.memory_map(str(file)) as source:
-            start = source.read(6)
-            source.seek(0)
-            if start == b"ARROW1":  # the library writes streams; other programs write files
-                reader = ipc.open_file(source)
-                yield from (reader.get_batch(i) for i in range(reader.num_record_batches))
-            else:
-                yield from ipc.open_stream(source)
+            yield from ipc.open_stream(source)
     elif file.suffix == ".parquet":
         with file.open("rb") as stream, pq.ParquetFile(stream) as table:
             yield from table.iter_batches(BATCH)
@@ -203,44 +186,14 @@ def _column(part: Part, batch: Any, wanted: tuple[str, ...], what: str) -> str:
     return names[0]
 
 
-def _pictures(builder: Builder, part: Part, column: Any, store: Store | None) -> list[Any]:
-    """Return a path, or a mapping of path and bytes, for each row."""
-    from pyarrow import types
-
-    column.validate(full=True)  # pyarrow does not check a damaged Arrow file otherwise
-    kind = column.type
-    mapping = types.is_struct(kind) and {"path", "bytes"} <= {field.name for field in kind}
-    if not mapping and not is_text(kind):
+def _refuse_stored(source: Path, pictures: list[Any]) -> None:
+    """Raise DataError if the files hold pictures instead of their paths."""
+    if any(isinstance(one, dict) and one.get("bytes") is not None for one in pictures):
+        command = f"python -m spml.data.readers.hub_export {source} OUT"
         raise DataError(
-            f"{part.file}: the column of the pictures holds {kind}; it must hold paths or pictures"
-        )
-    pictures: list[Any] = column.to_pylist()
-    if mapping and store is None and any(one and one["bytes"] is not None for one in pictures):
-        command = f"python -m spml.data.readers.hub_export {builder.source} OUT"
-        raise DataError(
-            f"{builder.source}: the pictures are inside its files; write them out with "
+            f"{source}: the pictures are inside its files; write them out with "
             f"`{command}`, then give OUT/labels.csv"
         )
-    return pictures
-
-
-def _cells(part: Part, name: str, column: Any, names: list[str] | None) -> list[Any]:
-    """Return the labels of each row, as a list or a single one."""
-    from pyarrow import types
-
-    column.validate(full=True)
-    kind = column.type
-    inner = inner_type(kind)
-    if types.is_integer(inner) and names is None and part.file.suffix != ".csv":
-        raise DataError(
-            f"{part.file}: column {name!r} holds numbers without names; "
-            "store names, or a ClassLabel"
-        )
-    if not (is_text(inner) or types.is_integer(inner)):
-        raise DataError(
-            f"{part.file}: column {name!r} holds {kind}; it must hold names, or lists of names"
-        )
-    return column.to_pylist()  # type: ignore[no-any-return]
 
 
 def _splits(part: Part, batch: Any) -> list[str]:
@@ -254,25 +207,21 @@ def _splits(part: Part, batch: Any) -> list[str]:
 def _item(part: Part, split: str, number: int, picture: Any, store: Store | None) -> str:
     """Return the path of a picture, relative to the dataset's folder."""
     if isinstance(picture, dict):
-        path, data = picture["path"] or "", picture["bytes"]
+        path, data = picture.get("path") or "", picture.get("bytes")
         return path if data is None or store is None else store(split, number, data, path)
     return f"{part.prefix}{picture}" if picture else ""
 
 
-def _names(
-    builder: Builder, number: int, cell: Any, names: list[str] | None
-) -> str | list[str | None]:
-    """Return the class names of a cell; the class number -1 stands for no label."""
-    if isinstance(cell, str):
+def _names(builder: Builder, number: int, cell: Any, names: list[str] | None) -> Any:
+    """Return a cell with names for class numbers; -1 stands for no label."""
+    if names is None or isinstance(cell, str):
         return cell
-    labels: list[str | None] = []
-    for one in cell if isinstance(cell, list) else [cell]:
-        if isinstance(one, int) and names is not None:
+    labels = list(cell) if isinstance(cell, list) else [cell]
+    for i, one in enumerate(labels):
+        if isinstance(one, int):
             if not -1 <= one < len(names):
                 raise builder.error(
                     number, f"label {one}, but there are {len(names)} names; save the dataset again"
                 )
-            labels.append(names[one] if one >= 0 else None)
-        else:
-            labels.append(None if one is None else str(one))
+            labels[i] = names[one] if one >= 0 else None
     return labels

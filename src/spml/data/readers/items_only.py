@@ -15,10 +15,9 @@ from spml.data.readers.arrays import (
     pictures_or_features,
     strings,
 )
-from spml.data.readers.builder import Builder, OnError, Reading
+from spml.data.readers.builder import OnError, Reading
 from spml.data.readers.columns import Columns, feature, feature_columns, listed, position
-from spml.data.readers.parquet import BATCH, arrow_errors, is_text
-from spml.data.readers.tabular import opened
+from spml.data.readers.tabular import builder_of, item_of, named_columns, opened
 from spml.errors import DataError
 
 EXAMPLE = "one of them 'image'"
@@ -36,48 +35,20 @@ def image_column(
     `wanted` is another name of the column. Other columns of the CSV or Parquet file are ignored;
     rows are read on demand.
     """
-    parquet = path.suffix.lower() in (".parquet", ".pq")
-    builder = Builder(path, Reading(on_error=on_error), path.parent, "row" if parquet else "line")
-    for number, cell in _parquet(builder, wanted) if parquet else _csv(builder, wanted):
-        if isinstance(cell, str) and cell.strip():
-            yield builder.place(number), builder.path(cell.strip())
-        else:
-            problem = "the image cell is empty; name the image or remove the row"
-            builder.report(builder.error(number, problem))
-
-
-def _csv(builder: Builder, wanted: str | None) -> Iterator[tuple[int, object]]:
+    builder = builder_of(path, Reading(on_error=on_error))
     rows, place, header = opened(builder, EXAMPLE)
-    column = _column(builder, place, header, wanted)
-    yield from ((number, cells[column]) for number, cells in rows)
-
-
-def _parquet(builder: Builder, wanted: str | None) -> Iterator[tuple[int, object]]:
-    import pyarrow.parquet as pq
-
-    path, number = builder.source, 0
-    with arrow_errors(path), path.open("rb") as stream, pq.ParquetFile(stream) as file:
-        names = file.schema_arrow.names
-        column = _column(builder, 0, names, wanted)
-        if not is_text(kind := file.schema_arrow.field(column).type):
-            raise builder.error(0, f"column {names[column]!r} holds {kind}; it must hold strings")
-        for batch in file.iter_batches(BATCH, columns=[names[column]]):
-            for cell in batch.column(0).to_pylist():
-                number += 1
-                yield number, cell
-
-
-def _column(builder: Builder, place: int, header: list[str], wanted: str | None) -> int:
-    if wanted is not None:
-        with builder.located(place):
-            return position([name.strip() for name in header], wanted, "--image-column")
-    names = [name.strip().lower() for name in header]
-    if names.count("image") == 1:
-        return names.index("image")
-    problem = f"no column 'image'; {REMEDY}"
-    if "image" in names:
-        problem = "column 'image' appears twice; remove one"
-    raise builder.error(place, f"{problem}; the columns are {listed(header)}")
+    names = [name.strip() for name in header]
+    with builder.located(place):
+        column = named_columns(names, Columns(image=wanted), ("image",)).get("image")
+    if column is None:
+        problem = f"no column 'image'; {REMEDY}; the columns are {listed(names)}"
+        raise builder.error(place, problem)
+    for number, cells in rows([column], [column]):
+        item = ""
+        with builder.record():
+            item = item_of(builder, number, cells[column])
+        if item:
+            yield builder.place(number), item
 
 
 def rows_of_features(
@@ -87,7 +58,7 @@ def rows_of_features(
 
     `known` are the columns of a model's features, in order; empty if it does not name them.
     """
-    builder = Builder(path, Reading(on_error=on_error), path.parent)
+    builder = builder_of(path, Reading(on_error=on_error))
     rows, line, header = opened(builder, EXAMPLE)
     names = [name.strip() for name in header]
     lowered = [name.lower() for name in names]
@@ -104,7 +75,7 @@ def rows_of_features(
                 "the model does not name its features; name their columns, in its order, "
                 "with --features"
             )
-    for count, (place, cells) in enumerate(rows):
+    for count, (place, cells) in enumerate(rows(wanted, ())):
         values = None
         with builder.record(), builder.located(place):
             values = [feature(cells[i], names[i]) for i in wanted]

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from spml.data.names import ClassList
-from spml.data.readers.arrays import label_rows, load_array, strings
+from spml.data.readers.arrays import RowCheck, label_rows, load_array, strings
 from spml.data.readers.builder import FILL, Builder, Kind, Reading
 from spml.data.table import LabelTable
 from spml.errors import DataError
@@ -72,7 +72,7 @@ def _formatted(root: Path, name: str, labels: Kind) -> LabelTable:
             f"{marks}: {values.shape}; it must have {len(CLASSES)} columns: download it again"
         )
     items = strings(f"{images}", load_array(images), len(values), f"rows of {marks.name}")
-    sparse = label_rows(f"{marks}", values, len(items)).positives(FILL[labels])
+    sparse = label_rows(RowCheck(marks), values, len(items)).positives(FILL[labels])
     return LabelTable(
         [item.replace("\\", "/") for item in items], CLASSES, sparse, root=_pictures(root)
     )

@@ -16,19 +16,13 @@ from spml.data.readers.columns import Columns
 from spml.data.readers.digits import SETTINGS, read_digits
 from spml.data.readers.folders import read_folder
 from spml.data.readers.hub import is_hub_folder, read_hub_folder
-from spml.data.readers.parquet import read_parquet
-from spml.data.readers.tabular import read_csv
+from spml.data.readers.parquet import SUFFIXES
+from spml.data.readers.tabular import read_table
 from spml.data.table import SPLITS, LabelTable, SparseLabels
 from spml.errors import DataError, UserError
 
 NAMES = (*SETTINGS, *BENCHMARKS)
-WITH_PATHS = {
-    ".csv": read_csv,
-    ".tsv": read_csv,
-    ".txt": read_csv,
-    ".parquet": read_parquet,
-    ".pq": read_parquet,
-}
+TABLES = (".csv", ".tsv", ".txt", *SUFFIXES)
 WITH_ARRAYS = (".npz", ".npy")
 
 Tables = dict[str, LabelTable]
@@ -124,17 +118,18 @@ def _from_path(path: Path, root: Path | None, reading: Reading) -> Tables:
         problem = f"no such file, and no data set of that name ({', '.join(NAMES)})"
         raise DataError(f"{path}: {problem}{suggestion(str(path), NAMES) or '; check the path'}")
     suffix = path.suffix.lower()
-    reader = WITH_PATHS.get(suffix) or (read_hub_folder if is_hub_folder(path) else None)
-    if suffix not in WITH_PATHS and reading.columns.changed():
-        known = ", ".join(WITH_PATHS)
+    if suffix in TABLES:
+        return read_table(path, root, reading)
+    if reading.columns.changed():
+        known = ", ".join(TABLES)
         raise UserError(
             f"{path}: --image-column, --label-column, --label-separator and --features describe "
             f"a table ({known}); leave them out"
         )
-    if reader is not None:
-        return reader(path, root, reading)
+    if is_hub_folder(path):
+        return read_hub_folder(path, root, reading)
     if suffix not in WITH_ARRAYS and not path.is_dir():
-        known = ", ".join((*WITH_PATHS, *WITH_ARRAYS))
+        known = ", ".join((*TABLES, *WITH_ARRAYS))
         raise DataError(
             f"{path}: files of kind {suffix!r} are not read; "
             f"give a folder of classes or one of {known}"
@@ -197,17 +192,10 @@ def _fitted(main: LabelTable, source: Path, table: LabelTable, path: Path) -> La
     if table.x is not None and items == [f"{i}" for i in range(len(items))]:
         items = [f"{path.name}:{item}" for item in items]  # rows without names
     elif table.root is not None and main.root is not None and table.root != main.root:
-        here, way = f"{_normal(main.root)}{os.sep}", _way(main.root, table.root)
-        items = [os.path.normpath(way / item).removeprefix(here) for item in items]
+        # A relative way stays valid if both folders are moved together.
+        way = Path(os.path.relpath(table.root.resolve(), main.root.resolve()))
+        items = [os.path.normpath(way / item) for item in items]
     return table.replaced(items=items, labels=sparse, root=main.root)
-
-
-def _way(start: Path, target: Path) -> Path:
-    """Return the relative path of a folder; it stays valid if both folders are moved together."""
-    try:
-        return Path(os.path.relpath(target.resolve(), start.resolve()))  # ".." as the system does
-    except ValueError:  # another drive
-        return target.absolute()
 
 
 def _identities(table: LabelTable) -> Sequence[str]:
@@ -215,11 +203,7 @@ def _identities(table: LabelTable) -> Sequence[str]:
     if table.x is not None or table.root is None:
         return table.items
     start = table.root.absolute()
-    return [_normal(start / item) for item in table.items]
-
-
-def _normal(path: Path) -> str:
-    return os.path.normpath(path.absolute())
+    return [os.path.normpath(start / item) for item in table.items]
 
 
 def _without_known(

@@ -1,105 +1,123 @@
-"""Tables of labels in long form (names in a column) and wide form (a column per class); CSV files.
-
-Parquet files and Hugging Face datasets use the same two forms.
-"""
+"""CSV and Parquet files: long form (names in a column) and wide form (a column per class)."""
 
 from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from spml.data.names import suggestion
 from spml.data.readers.builder import Builder, Reading
-from spml.data.readers.columns import feature, feature_columns, is_number, listed, position, recipe
+from spml.data.readers.columns import (
+    Columns,
+    feature,
+    feature_columns,
+    is_number,
+    listed,
+    position,
+    recipe,
+)
+from spml.data.readers.parquet import SUFFIXES, parquet_header, parquet_rows
 from spml.data.table import SPLITS, LabelTable
 from spml.errors import DataError
 from spml.files import lines
 
 COLUMNS = ("image", "label", "negative", "split")
-VALUES = {"1": 1, "1.0": 1, "-1": -1, "-1.0": -1, "0": 0, "0.0": 0, "": 0}  # pandas writes 1.0
+VALUES = {
+    **{"1": 1, "1.0": 1, "True": 1},  # pandas writes 1.0 and True
+    **{"-1": -1, "-1.0": -1},
+    **{"0": 0, "0.0": 0, "False": 0, "": 0},
+}
 HEAD = 100  # rows that show what a column holds
 SEPARATORS = ",;\t"
 SEPARATOR_LINE = re.compile(r"sep=.\s*", re.IGNORECASE)  # first line that is meant for Excel
 
-Record = tuple[int, list[str]]  # place and cells
+Record = tuple[int, list[Any]]  # place and cells; those of a Parquet file may be no text
+# From the columns to read and those of them that must hold text; cells in others may be empty.
+Rows = Callable[[Collection[int], Collection[int]], Iterator[Record]]
 
 
-def read_csv(path: Path, root: Path | None, reading: Reading) -> dict[str, LabelTable]:
-    """Read a CSV file: `image,label[,negative][,split]`, or `image[,split]` and class columns.
+def read_table(path: Path, root: Path | None, reading: Reading) -> dict[str, LabelTable]:
+    """Read a CSV or Parquet file.
 
-    Cells are separated by commas, semicolons or tabs. Without a class list, classes are sorted
-    (long form) or in the order of the columns (wide form).
+    The columns are `image,label[,negative][,split]`, or `image[,split]` and a column per class.
+    Cells of a CSV file are separated by commas, semicolons or tabs, and names in a cell by `|`;
+    those of a Parquet file may also be lists of names, numbers, booleans or null. Without a class
+    list, classes are sorted (long form) or in the order of the columns (wide form).
     """
-    builder = Builder(path, reading, root or path.parent)
-    rows, header_line, header = opened(builder, "such as image,label")
-    form = Form.of(builder, header_line, header)
+    builder = builder_of(path, reading, root)
+    rows, place, header = opened(builder, "such as image,label")
+    with builder.located(place):
+        form = Form.of(header, reading.columns, place)
+    if form.features and path.suffix.lower() in SUFFIXES:
+        raise DataError(f"{path}: --features reads CSV files; write the table as one")
     builder.feature_names = [name for _, name in form.features]
+    records = rows(form.used, form.texts)
     if form.label is None:
-        fill_wide(builder, form, rows)
+        _fill_wide(builder, form, records)
     else:
-        fill_long(builder, form, _checked_long(builder, form, header, rows))
+        _fill_long(builder, form, _checked_long(builder, form, header, records))
     return builder.tables(sort_classes=form.label is not None)
 
 
-def opened(builder: Builder, example: str) -> tuple[Iterator[Record], int, list[str]]:
-    """Return the rows of a file below its header, and the line and cells of that."""
+def builder_of(path: Path, reading: Reading, root: Path | None = None) -> Builder:
+    """Return the builder of a table, which counts the lines of a CSV file, the rows of others."""
+    unit = "row" if path.suffix.lower() in SUFFIXES else "line"
+    return Builder(path, reading, root or path.parent, unit)
+
+
+def opened(builder: Builder, example: str) -> tuple[Rows, int, list[str]]:
+    """Return the rows of a file, and the line and cells of its header."""
+    path = builder.source
+    if path.suffix.lower() in SUFFIXES:
+        return partial(parquet_rows, path), 0, parquet_header(path)
     rows = records(builder)
     line, header = next(rows, (0, []))
     if not header:
         raise builder.error(0, f"empty file; the first line must name the columns, {example}")
-    return rows, line, header
+    return lambda columns, texts: rows, line, header
 
 
-def records(builder: Builder) -> Iterator[Record]:
-    """Yield line and cells of each record that is not blank, the header first.
+def records(builder: Builder) -> Iterator[tuple[int, list[str]]]:
+    """Yield line and cells of each record of a CSV file that is not blank, the header first.
 
     All records must have as many cells as the header.
     """
     bad: list[tuple[int, str]] = []
-    reader = csv_rows(builder.source, bad)
-    width = 0
+    path, width = builder.source, 0
+    reader = csv.reader(_lines(path, bad), delimiter=_separator(path), strict=True)
     while True:
         bad.clear()
         line, cells = reader.line_num + 1, None
         with builder.record():
-            row = _next_row(builder, reader, line)
+            try:
+                row = next(reader, None)
+            except csv.Error as error:
+                last = reader.line_num
+                extent = f", which extends to line {last}" if last > line else ""
+                remedy = f"check the quotes and line ends of this row{extent}"
+                raise builder.error(line, f"{error}; {remedy}") from None
             if bad:
                 raise builder.error(*bad[0])
             if row is None:
                 return
             if any(cell.strip() for cell in row):
-                _check_width(builder, line, len(row), width or len(row))
+                width = width or len(row)
+                if len(row) != width:
+                    remedy = "fill the row up"
+                    if len(row) > width:
+                        remedy = "quote a cell that contains the separator"
+                    problem = f"{len(row)} cells, the header has {width}"
+                    raise builder.error(line, f"{problem}; {remedy}")
                 cells = row
         if cells is not None:
-            width = len(cells)
             yield line, cells
-
-
-def _next_row(builder: Builder, reader: Any, line: int) -> list[str] | None:
-    try:
-        row: list[str] | None = next(reader, None)
-    except csv.Error as error:
-        last = reader.line_num
-        extent = f", which extends to line {last}" if last > line else ""
-        remedy = f"check the quotes and line ends of this row{extent}"
-        raise builder.error(line, f"{error}; {remedy}") from None
-    return row
-
-
-def _check_width(builder: Builder, line: int, number: int, width: int) -> None:
-    if number != width:
-        remedy = "quote a cell that contains the separator" if number > width else "fill the row up"
-        raise builder.error(line, f"{number} cells, the header has {width}; {remedy}")
-
-
-def csv_rows(path: Path, bad: list[tuple[int, str]] | None = None) -> Any:
-    """Return a csv reader of a file, with the separator of its header; `bad` as in `lines`."""
-    return csv.reader(_lines(path, bad), delimiter=_separator(path), strict=True)
 
 
 def _lines(path: Path, bad: list[tuple[int, str]] | None = None) -> Iterator[str]:
@@ -140,36 +158,53 @@ class Form:
     features: tuple[tuple[int, str], ...] = ()
 
     @classmethod
-    def of(cls, builder: Builder, place: int, header: Sequence[str]) -> Form:
+    def of(cls, header: Sequence[str], columns: Columns, place: int) -> Form:
         """Return the form of a header; in long form, other columns are ignored."""
         names = [name.strip() for name in header]
-        with builder.located(place):
-            at = _named_columns(builder, names)
-            features = _features(builder, names, at)
-        image = at.get("image")
-        if image is None and not features:
+        at = named_columns(names, columns)
+        features: tuple[tuple[int, str], ...] = ()
+        if columns.features is not None:
+            lowered = [name.lower() for name in names]
+            if "image" not in at and "id" in lowered:
+                at["image"] = lowered.index("id")
+            chosen = feature_columns(names, columns.features, set(at.values()))
+            features = tuple((i, names[i]) for i in chosen)
+        elif "image" not in at:
             remedy = "name the one of the paths 'image', or give --image-column"
             if hint := recipe(names):
                 remedy += f"; {hint}"
-            raise builder.error(
-                place, f"no column 'image'; the columns are {listed(names)}; {remedy}"
-            )
+            raise DataError(f"no column 'image'; the columns are {listed(names)}; {remedy}")
+        others = {i: name for i, name in enumerate(names) if i not in at.values()}
         if "label" not in at:
-            others = {*at.values(), *(i for i, _ in features)}
-            classes = _class_columns(builder, place, names, others)
-            return cls(image, None, None, at.get("split"), classes, place, features)
+            classes = _class_columns(
+                {i: others[i] for i in others if (i, others[i]) not in features}
+            )
+            return cls(at.get("image"), None, None, at.get("split"), classes, place, features)
         optional = [name for name in ("negative", "split") if name not in at]
-        for i, name in enumerate(names):
+        for name in others.values():
             hint = suggestion(name, optional, 0.8)
-            if i not in at.values() and name.lower() not in COLUMNS and hint:
-                raise builder.error(place, f"column {name!r} is not known{hint}")
-        return cls(image, at["label"], at.get("negative"), at.get("split"), (), place, features)
+            if name.lower() not in COLUMNS and hint:
+                raise DataError(f"column {name!r} is not known{hint}")
+        negative, split = at.get("negative"), at.get("split")
+        return cls(at.get("image"), at["label"], negative, split, (), place, features)
+
+    @property
+    def used(self) -> list[int]:
+        """Positions of all columns that are read."""
+        labels = [i for i in (self.label, self.negative) if i is not None]
+        return [*self.texts, *labels, *(i for i, _ in (*self.classes, *self.features))]
+
+    @property
+    def texts(self) -> list[int]:
+        """Positions of the columns that must hold text."""
+        return [i for i in (self.image, self.split) if i is not None]
 
     def row(self, builder: Builder, place: int, cells: Sequence[Any]) -> int:
         """Return the row of a record, with its features."""
         split = "" if self.split is None else cells[self.split]
         item = str(len(builder)) if self.image is None else cells[self.image]
-        row = row_of(builder, place, item, split)
+        split = split_of(builder, place, split)
+        row = builder.row(item_of(builder, place, item), place, split)
         if self.features:
             with builder.located(place):
                 values = [feature(cells[i], name) for i, name in self.features]
@@ -184,21 +219,18 @@ class Form:
             return "a column of names of rows is called 'id', or --image-column"
         return "a column of class names is called 'label', or --label-column"
 
-    def columns(self, builder: Builder) -> list[tuple[int, str, int]]:
-        """Add the classes to the builder; return position, name and number of each."""
-        return [(i, name, builder.column(name, self.place)) for i, name in self.classes]
 
-
-def _named_columns(builder: Builder, names: Sequence[str]) -> dict[str, int]:
-    """Return the positions of the columns of COLUMNS that the table has."""
-    columns = builder.reading.columns
+def named_columns(
+    names: Sequence[str], columns: Columns, wanted: Sequence[str] = COLUMNS
+) -> dict[str, int]:
+    """Return the positions of the wanted columns that the table has."""
     lowered = [name.lower() for name in names]
     own = {"image": columns.image, "label": columns.label}
     at = {}
-    for name in COLUMNS:
-        wanted = own.get(name)
-        if wanted is not None:
-            at[name] = position(names, wanted, f"--{name}-column")
+    for name in wanted:
+        called = own.get(name)
+        if called is not None:
+            at[name] = position(names, called, f"--{name}-column")
         elif lowered.count(name) > 1:
             raise DataError(f"column {name!r} appears twice; remove one")
         elif name in lowered:
@@ -206,40 +238,19 @@ def _named_columns(builder: Builder, names: Sequence[str]) -> dict[str, int]:
     return at
 
 
-def _features(
-    builder: Builder, names: Sequence[str], at: dict[str, int]
-) -> tuple[tuple[int, str], ...]:
-    """Return the columns of features; a column `id` may name their rows."""
-    patterns = builder.reading.columns.features
-    if patterns is None:
-        return ()
-    if "image" not in at and "id" in (lowered := [name.lower() for name in names]):
-        at["image"] = lowered.index("id")
-    return tuple((i, names[i]) for i in feature_columns(names, patterns, set(at.values())))
-
-
-def _class_columns(
-    builder: Builder, place: int, names: list[str], others: set[int]
-) -> tuple[tuple[int, str], ...]:
-    columns = [(i, name) for i, name in enumerate(names) if i not in others]
+def _class_columns(columns: dict[int, str]) -> tuple[tuple[int, str], ...]:
+    """Return the columns as classes, if each has a name of its own."""
     if not columns:
-        raise builder.error(
-            place,
+        raise DataError(
             "no column 'label' and none of a class; add a column 'label', or one per class, "
-            "or give --label-column",
+            "or give --label-column"
         )
-    seen: set[str] = set()
-    for i, name in columns:
-        if not name or name in seen:
-            problem = f"column {name!r} appears twice" if name else f"column {i + 1} has no name"
-            raise builder.error(place, f"{problem}; give each class one named column")
-        seen.add(name)
-    return tuple(columns)
-
-
-def row_of(builder: Builder, place: int, image: str, split: str) -> int:
-    """Return the row of an image; an empty split is train."""
-    return builder.row(item_of(builder, place, image), place, split_of(builder, place, split))
+    counts = Counter(columns.values())
+    for i, name in columns.items():
+        problem = f"column {name!r} appears twice" if name else f"column {i + 1} has no name"
+        if not name or counts[name] > 1:
+            raise DataError(f"{problem}; give each class one named column")
+    return tuple(columns.items())
 
 
 def item_of(builder: Builder, place: int, image: str) -> str:
@@ -260,10 +271,10 @@ def split_of(builder: Builder, place: int, split: str) -> str:
     return part
 
 
-def fill_long(builder: Builder, form: Form, records: Iterable[tuple[int, list[Any]]]) -> None:
+def _fill_long(builder: Builder, form: Form, rows: Iterator[Record]) -> None:
     """Add records whose cells hold class names joined by `|`, or lists of names."""
     assert form.label is not None
-    for place, cells in records:
+    for place, cells in rows:
         with builder.record():
             row = form.row(builder, place, cells)
             builder.names(row, cells[form.label], 1, place)
@@ -271,22 +282,19 @@ def fill_long(builder: Builder, form: Form, records: Iterable[tuple[int, list[An
                 builder.names(row, cells[form.negative], -1, place)
 
 
-def fill_wide(builder: Builder, form: Form, records: Iterable[Record]) -> None:
+def _fill_wide(builder: Builder, form: Form, rows: Iterator[Record]) -> None:
     """Add records with one cell per class: 1, 0, -1 or empty."""
-    classes = form.columns(builder)
-    for place, cells in records:
+    classes = [(i, name, builder.column(name, form.place)) for i, name in form.classes]
+    for place, cells in rows:
         with builder.record():
             row = form.row(builder, place, cells)
             for i, name, column in classes:
                 if not (cell := cells[i]) or cell == "0":
                     continue
-                value = VALUES.get(cell.strip())
+                value = VALUES.get(str(cell).strip())
                 if value is None:
-                    remedy = form.remedy(cell)
-                    raise builder.error(
-                        place,
-                        f"{cell!r} in column {name!r}; a label is 1, 0, -1 or empty; {remedy}",
-                    )
+                    problem = f"{cell!r} in column {name!r}; a label is 1, 0, -1 or empty"
+                    raise builder.error(place, f"{problem}; {form.remedy(str(cell))}")
                 if value:
                     builder.add(row, column, value, place)
 
@@ -294,27 +302,25 @@ def fill_wide(builder: Builder, form: Form, records: Iterable[Record]) -> None:
 def _checked_long(
     builder: Builder, form: Form, header: Sequence[str], records: Iterator[Record]
 ) -> Iterator[Record]:
-    """Yield the records of a table in long form; raise if its head shows that it is wide."""
+    """Yield the records of a table in long form; raise if its head shows that it is wide.
+
+    Then `label` is likely a class among others that have a column each.
+    """
     head = []
     for record in islice(records, HEAD):
         head.append(record)
         yield record
-    if builder.classes is None and builder.reading.columns.label is None:
-        _refuse_values(builder, form, header, head)
-    yield from records
-
-
-def _refuse_values(builder: Builder, form: Form, header: Sequence[str], head: list[Record]) -> None:
-    """Raise DataError if `label` is likely a class among others that have a column each."""
-    named = {form.image, form.label, form.negative, form.split, *(i for i, _ in form.features)}
 
     def holds_values(column: int | None) -> bool:
-        cells = {cells[column].strip() for _, cells in head if column is not None} - {""}
+        cells = {str(cells[column]).strip() for _, cells in head if column is not None} - {""}
         return bool(cells) and cells <= VALUES.keys()
 
-    others = [name for i, name in enumerate(header) if i not in named and holds_values(i)]
-    if others and holds_values(form.label):
-        problem = "column 'label' holds nothing but 1, 0 and -1, and so does"
-        remedy = "if each column is a class, call this one otherwise"
-        remedy += "; if it holds names, give them with --classes"
-        raise builder.error(form.place, f"{problem} {others[0].strip()!r}; {remedy}")
+    if builder.classes is None and builder.reading.columns.label is None:
+        named = form.used
+        others = [name for i, name in enumerate(header) if i not in named and holds_values(i)]
+        if others and holds_values(form.label):
+            problem = "column 'label' holds nothing but 1, 0 and -1, and so does"
+            remedy = "if each column is a class, call this one otherwise"
+            remedy += "; if it holds names, give them with --classes"
+            raise builder.error(form.place, f"{problem} {others[0].strip()!r}; {remedy}")
+    yield from records

@@ -39,21 +39,22 @@ class LabelQueue(nn.Module):
         self, width: int = 128, size: int = 512, temperature: float = 0.5, limit: int = 1024
     ) -> None:
         super().__init__()
-        if size < 0 or limit < 1:
-            raise ValueError(
-                f"a queue holds 0 entries or more and compares 1 or more, not {size} and {limit}"
-            )
-        if not temperature > 0:
-            raise ValueError(f"temperature must be above 0, not {temperature}")
         self.size, self.temperature, self.limit = size, temperature, limit
         self.register_buffer("embeddings", torch.zeros(size, width))  # oldest first
         self.register_buffer("classes", torch.full((size,), EMPTY))
 
-    def loss(self, embeddings: Tensor, positive: Tensor) -> Tensor:
+    def forward(self, embeddings: Tensor, positive: Tensor) -> Tensor:
         """The loss, in float32 or wider, of embeddings (items, classes, width) of any norm.
 
-        Positive labels are entries. Call `push` afterwards, so that no entry meets itself.
+        Positive labels are entries; in training mode, they then enter the queue.
         """
+        loss = self.loss(embeddings, positive)
+        if self.training:
+            self.push(embeddings, positive)
+        return loss
+
+    def loss(self, embeddings: Tensor, positive: Tensor) -> Tensor:
+        """The loss, which leaves the queue as it is."""
         with torch.autocast(embeddings.device.type, enabled=False):
             chosen = _spread(positive.flatten(), self.limit)
             units = _units(embeddings.flatten(0, 1)[chosen])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -23,8 +21,3 @@ class EpochDraws(Method):
 
     def set_extra_state(self, state: Tensor) -> None:
         self.salt = int(state)
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
-        # States of older versions lack the salt.
-        state_dict.setdefault(f"{prefix}_extra_state", self.get_extra_state())
-        super()._load_from_state_dict(state_dict, prefix, *rest)

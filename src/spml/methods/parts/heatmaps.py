@@ -24,8 +24,6 @@ class HeatMaps(nn.Module):
 
     def __init__(self, items: int, classes: int, grid: int, momentum: float) -> None:
         super().__init__()
-        if grid < 1:
-            raise ValueError(f"grid is a number of cells, at least 1, not {grid}")
         self.momentum = momentum
         self.register_buffer("maps", torch.zeros(items, classes, grid, grid, dtype=torch.float16))
         self.register_buffer("seen", torch.zeros(items, grid, grid, dtype=torch.bool))
@@ -52,11 +50,8 @@ class HeatMaps(nn.Module):
         grid = self.maps.shape[-1]
         places = _places(_inverse(boxes), grid, grid)
         inside = (places.abs() <= 1).all(dim=-1)
-        fresh, before, seen = (
-            _sampled(maps.float(), places),
-            self.maps[rows].float(),
-            self.seen[rows],
-        )
+        fresh = _sampled(maps.float(), places)
+        before, seen = self.maps[rows].float(), self.seen[rows]
         moved = torch.where(seen[:, None], torch.lerp(fresh, before, self.momentum), fresh)
         self.maps[rows] = torch.where(inside[:, None], moved, before).to(self.maps.dtype)
         self.seen[rows] = seen | inside
@@ -76,12 +71,8 @@ def _inverse(boxes: Tensor) -> Tensor:
 def _places(boxes: Tensor, height: int, width: int) -> Tensor:
     """Centres of height x width cells of the boxes, (B, height, width, 2), in -1..1."""
     left, top, right, bottom = boxes.to(torch.float32).unbind(dim=1)
-    across = _centres(width, boxes)[None, None, :] * (right - left).view(-1, 1, 1) + left.view(
-        -1, 1, 1
-    )
-    down = _centres(height, boxes)[None, :, None] * (bottom - top).view(-1, 1, 1) + top.view(
-        -1, 1, 1
-    )
+    across = _centres(width, boxes) * (right - left)[:, None, None] + left[:, None, None]
+    down = _centres(height, boxes)[:, None] * (bottom - top)[:, None, None] + top[:, None, None]
     return 2 * torch.stack([across.expand(-1, height, -1), down.expand(-1, -1, width)], dim=-1) - 1
 
 

@@ -10,24 +10,6 @@ from torch import Tensor
 ROWS = 4096  # read at once
 
 
-def rows_of(table: Tensor, index: Tensor | None, batch: Tensor, name: str) -> Tensor:
-    """The rows of a method's table for a batch, in its precision; without index, all rows."""
-    if index is None and len(batch) != len(table):
-        raise ValueError(f"{name} needs index: the rows of the training split that the batch holds")
-    rows = table if index is None else table[index]
-    if rows.shape != batch.shape:
-        shapes = f"{tuple(rows.shape)} of {tuple(table.shape)} for a batch of {tuple(batch.shape)}"
-        raise ValueError(
-            f"{name} needs index with a row number for each item; this index selects {shapes}"
-        )
-    return rows.to(batch.dtype)
-
-
-def row_numbers(index: Tensor | None, batch: Tensor) -> Tensor:
-    """The index of a batch; without one, the batch is the whole split."""
-    return torch.arange(len(batch), device=batch.device) if index is None else index
-
-
 def known_labels(observed: Any, items: int, classes: int) -> Tensor:
     """Labels of the training split in int8, from a table with rows(index) or an array."""
 
@@ -45,9 +27,9 @@ def known_labels(observed: Any, items: int, classes: int) -> Tensor:
     return known
 
 
-def check_fit(name: str, shape: tuple[int, ...], items: int | None, classes: int | None) -> None:
+def check_fit(name: str, shape: tuple[int, ...], items: int, classes: int) -> None:
     """Raise ValueError if a table has another shape than the training split."""
-    if items is not None and classes is not None and tuple(shape) != (items, classes):
+    if tuple(shape) != (items, classes):
         split = f"the training split {(items, classes)}"
         raise ValueError(
             f"{name} is {tuple(shape)}, {split}: give a row for each item, a column for each class"

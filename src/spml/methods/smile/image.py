@@ -23,7 +23,7 @@ WRONG_HEAD = (
 
 
 class ImageForm(nn.Module):
-    """The loss on pictures; the options are those of `smile`.
+    """The loss on pictures; its options are attributes of the method.
 
     `prepare`, loading a state, or the first batch creates what depends on the embeddings' size.
     """
@@ -31,25 +31,9 @@ class ImageForm(nn.Module):
     weight: nn.Parameter
     bias: nn.Parameter
 
-    def __init__(
-        self,
-        *,
-        warmup: int,
-        alpha: float,
-        beta: float,
-        theta: float,
-        lam: float,
-        kl_embedding: float,
-        kl_beta: float,
-        queue: int,
-        queue_temperature: float,
-        sample: bool,
-    ) -> None:
+    def __init__(self, held: int, temperature: float) -> None:
         super().__init__()
-        self.warmup, self.alpha, self.beta, self.theta, self.lam = warmup, alpha, beta, theta, lam
-        self.kl_embedding, self.kl_beta, self.sample = kl_embedding, kl_beta, sample
-        self.held, self.queue_temperature = queue, queue_temperature
-        LabelQueue(1, queue, queue_temperature)  # checks the options
+        self.held, self.temperature = held, temperature
         self.queue: LabelQueue | None = None
 
     def prepare(self, features: Tensor) -> None:
@@ -60,55 +44,41 @@ class ImageForm(nn.Module):
             self._create(features.shape[1], features.shape[2] // 2)
             self.to(features.device)
 
-    def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
-        """Its layers, at the head's learning rate."""
-        return [{"params": list(self.parameters()), "lr": lr}]
-
-    def forward(self, logits: Tensor, context: Context, salt: int) -> Tensor:
+    def forward(self, smile: Any, logits: Tensor, context: Context) -> Tensor:
         observed, index, features = context.observed, context.index, context.features
-        if features is None:
-            raise ValueError(
-                "smile needs features: an embedding of each label from the head query-normal"
-            )
         self.prepare(features)
         assert self.queue is not None
         mean, log_deviation, deviation = embedding_parts(features.to(logits.dtype))
         a, b = self.concentrations(mean)
         p, d = logits, (a / b).log()  # logits of the means
-        if self.sample:
-            if index is None:
-                raise ValueError("smile needs index: random numbers depend on the item")
-            p = logits + deviation * keyed.normal(index, salt, logits.shape[1]).to(logits.dtype)
-            d = draw(a, b, index, salt + 2)
+        if smile.sample:
+            noise = keyed.normal(index, smile.salt, logits.shape[1])
+            p = logits + deviation * noise.to(logits.dtype)
+            d = draw(a, b, index, smile.salt + 2)
         entries = assume_negative(p, observed), assume_negative(d, observed)
-        if context.epoch <= self.warmup:
+        if context.epoch <= smile.warmup:
             return entries[0] + entries[1]
-        positive = observed == 1
-        contrast = self.queue.loss(mean, positive)
-        if self.training:
-            self.queue.push(mean, positive)
         target = torch.where(observed == -1, 0.0, d.detach().sigmoid())
-        return (
-            self.theta * torch.lerp(F.softplus(p), F.softplus(-p), target)
-            + self.alpha * entries[0]
-            + self.beta * entries[1]
-            + self.kl_embedding * normal_divergence(mean, log_deviation)
-            + self.kl_beta * divergence(a, b)
-            + self.lam * contrast
+        total: Tensor = (
+            smile.theta * torch.lerp(F.softplus(p), F.softplus(-p), target)
+            + smile.alpha * entries[0]
+            + smile.beta * entries[1]
+            + smile.kl_embedding * normal_divergence(mean, log_deviation)
+            + smile.kl_beta * divergence(a, b)
+            + smile.lam * self.queue(mean, observed == 1)
         )
+        return total
 
     def concentrations(self, mean: Tensor) -> Tensor:
         """a and b of each label from the mean of its embedding: (2, items, classes)."""
-        read = torch.einsum("bcd,kcd->kbc", mean, self.weight.to(mean.dtype)) + self.bias[
-            :, None
-        ].to(mean.dtype)
-        return F.softplus(read) + FLOOR
+        weight, bias = self.weight.to(mean.dtype), self.bias[:, None].to(mean.dtype)
+        return F.softplus(torch.einsum("bcd,kcd->kbc", mean, weight) + bias) + FLOOR
 
     def _create(self, classes: int, size: int) -> None:
         bound = 1 / math.sqrt(size)
         self.weight = nn.Parameter(torch.empty(2, classes, size).uniform_(-bound, bound))
         self.bias = nn.Parameter(torch.empty(2, classes).uniform_(-bound, bound))
-        self.queue = LabelQueue(size, self.held, self.queue_temperature)
+        self.queue = LabelQueue(size, self.held, self.temperature)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         stored = state_dict.get(f"{prefix}weight")

@@ -9,10 +9,19 @@ from torch import Tensor
 
 from spml.losses.components import Context
 from spml.losses.framework import Reduction
-from spml.losses.metadata import Citation, method, published, searched
+from spml.losses.metadata import (
+    Above0,
+    Citation,
+    Count0,
+    Count1,
+    Share,
+    method,
+    published,
+    searched,
+)
 from spml.methods.parts.draws import EpochDraws
 from spml.methods.smile.image import ImageForm
-from spml.methods.smile.table import TableForm
+from spml.methods.smile.table import TableForm, feature_table
 
 ON_PICTURES = (
     "SMILE on pictures as in the development repository of MIME's author; "
@@ -137,16 +146,16 @@ class smile(EpochDraws):  # noqa: N801  (methods are called by their names)
 
     def __init__(
         self,
-        mu: float = 0.1,
-        pi0: float = 0.025,
+        mu: Share = 0.1,
+        pi0: Share = 0.025,
         rate: float | None = 0.1,
-        k: int = 3,
+        k: Count1 = 3,
         gamma: float = 1e-3,
         delta: float = 1.0,
-        temperature: float = 1.0,
+        temperature: Above0 = 1.0,
         kl: Literal["correct", "released"] = "correct",
         standardise: bool = True,
-        own_lr: float = 1e-3,
+        own_lr: Above0 = 1e-3,
         x: Any = None,
         warmup: int = 2,
         alpha: float = 0.1,
@@ -155,8 +164,8 @@ class smile(EpochDraws):  # noqa: N801  (methods are called by their names)
         lam: float = 0.1,
         kl_embedding: float = 1e-5,
         kl_beta: float = 1e-5,
-        queue: int = 512,
-        queue_temperature: float = 0.5,
+        queue: Count0 = 512,
+        queue_temperature: Above0 = 0.5,
         sample: bool = True,
         reduction: Reduction = "mean",
         *,
@@ -165,39 +174,18 @@ class smile(EpochDraws):  # noqa: N801  (methods are called by their names)
         observed: Any,
     ) -> None:
         super().__init__()
-        self.reduction = reduction
+        self.mu, self.pi0, self.gamma, self.delta = mu, pi0, gamma, delta
+        self.rate = 1 / max(classes - 1, 1) if rate is None else rate
+        self.temperature, self.kl, self.own_lr = temperature, kl, own_lr
+        self.warmup, self.alpha, self.beta, self.theta, self.lam = warmup, alpha, beta, theta, lam
+        self.kl_embedding, self.kl_beta = kl_embedding, kl_beta
+        self.sample, self.reduction = sample, reduction
         x = _features(observed) if x is None else x
         if x is not None:
             self.needs = frozenset({"items", "index"})
-            self.form = TableForm(
-                x,
-                items,
-                classes,
-                mu=mu,
-                pi0=pi0,
-                rate=rate,
-                k=k,
-                gamma=gamma,
-                delta=delta,
-                temperature=temperature,
-                kl=kl,
-                standardise=standardise,
-                own_lr=own_lr,
-                sample=sample,
-            )
+            self.form = TableForm(feature_table(x, items), k, standardise, classes)
         else:
-            self.form = ImageForm(
-                warmup=warmup,
-                alpha=alpha,
-                beta=beta,
-                theta=theta,
-                lam=lam,
-                kl_embedding=kl_embedding,
-                kl_beta=kl_beta,
-                queue=queue,
-                queue_temperature=queue_temperature,
-                sample=sample,
-            )
+            self.form = ImageForm(queue, queue_temperature)
 
     @classmethod
     def memory(cls, items: int, classes: int, **options: Any) -> int:
@@ -213,14 +201,11 @@ class smile(EpochDraws):  # noqa: N801  (methods are called by their names)
 
     def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
         """Parameters of d's model, at its own learning rate or, for pictures, the head's."""
-        return self.form.parameter_groups(lr)
+        rate = self.own_lr if isinstance(self.form, TableForm) else lr
+        return [{"params": list(self.parameters()), "lr": rate}]
 
     def entries(self, logits: Tensor, context: Context) -> Tensor:
-        index = context.index
-        if index is not None and index.shape != logits.shape[:1]:
-            shapes = f"{tuple(index.shape)} for a batch of {tuple(logits.shape)}"
-            raise ValueError(f"smile needs index with a row number for each item, not {shapes}")
-        entries: Tensor = self.form(logits, context, self.salt)
+        entries: Tensor = self.form(self, logits, context)
         return entries
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -57,82 +57,45 @@ class Enhancement(nn.Module):
 
 
 class TableForm(nn.Module):
-    """The loss on feature vectors; the options are those of `smile`."""
+    """The loss on feature vectors; its options are attributes of the method."""
 
-    def __init__(
-        self,
-        x: Any,
-        items: int,
-        classes: int,
-        *,
-        k: int,
-        standardise: bool,
-        mu: float,
-        pi0: float,
-        rate: float | None,
-        gamma: float,
-        delta: float,
-        temperature: float,
-        kl: Literal["correct", "released"],
-        own_lr: float,
-        sample: bool,
-    ) -> None:
+    def __init__(self, table: Tensor, k: int, standardise: bool, classes: int) -> None:
         super().__init__()
-        for name, share in (("mu", mu), ("pi0", pi0)):
-            if not 0 <= share <= 1:
-                raise ValueError(f"{name} must be from 0 to 1, not {share}")
-        if k < 1 or not temperature > 0:
-            raise ValueError(
-                f"k must be at least 1 and temperature above 0, not {k} and {temperature}"
-            )
-        if not own_lr > 0:
-            raise ValueError(f"own_lr is a learning rate, above 0, not {own_lr}")
-        table = feature_table(x, items)
         table = standardised(table) if standardise else table
         x = table.to(torch.get_default_dtype())  # the dtype of its layers
         self.enhancement = Enhancement(x, nearest(table, k), classes)
-        self.mu, self.pi0, self.gamma, self.delta = mu, pi0, gamma, delta
-        self.rate = 1 / max(classes - 1, 1) if rate is None else rate
-        self.temperature, self.own_lr, self.sample = temperature, own_lr, sample
-        self.kl = divergence if kl == "correct" else released_divergence
 
-    def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
-        """All parameters, at their own learning rate."""
-        return [{"params": list(self.parameters()), "lr": self.own_lr}]
-
-    def forward(self, logits: Tensor, context: Context, salt: int) -> Tensor:
+    def forward(self, smile: Any, logits: Tensor, context: Context) -> Tensor:
         """Loss of each entry: the classifier's plus the enhancement's; they share no parameter."""
-        observed, index = context.observed, context.index
-        if index is None:
-            raise ValueError(
-                "smile needs index: the rows of the training split that the batch holds"
-            )
-        level = self.enhancement(index) / self.temperature
-        classifier = self.classifier_loss(logits, observed, level.detach().sigmoid())
-        return classifier + self.enhancement_loss(level, observed, index, salt)
+        level = self.enhancement(context.index) / smile.temperature
+        classifier = classifier_loss(smile, logits, context.observed, level.detach().sigmoid())
+        return classifier + self.enhancement_loss(smile, level, context.observed, context.index)
 
-    def classifier_loss(self, logits: Tensor, observed: Tensor, d: Tensor) -> Tensor:
-        """Cross-entropy with target mu d + (1 - mu) s; s is pi0 for unknown labels."""
-        target = self.mu * d + (1 - self.mu) * torch.where(
-            observed == 1, torch.ones_like(d), self.pi0
-        )
-        target = torch.where(observed == -1, 0.0, target).to(logits.dtype)
-        entries = torch.lerp(F.softplus(logits), F.softplus(-logits), target)
-        return torch.where(observed == 0, self.rate * entries, entries)
-
-    def enhancement_loss(self, level: Tensor, observed: Tensor, index: Tensor, salt: int) -> Tensor:
+    def enhancement_loss(
+        self, smile: Any, level: Tensor, observed: Tensor, index: Tensor
+    ) -> Tensor:
         """Reconstruction of labels, features and graph from d, and d's divergence from uniform."""
         d = level.sigmoid()
         a, b = d + SHIFT, torch.sigmoid(-level) + SHIFT
-        drawn = draw(a, b, index, salt) if self.sample else (a / b).log()
+        drawn = draw(a, b, index, smile.salt) if smile.sample else (a / b).log()
         y = drawn.sigmoid()
         features = F.mse_loss(self.enhancement.restored(d, index), self.enhancement.x[index])
         graph = F.mse_loss(y @ y.T, self.enhancement.edges(index))
         restored = features + assume_negative(drawn, observed) + graph
+        kl = divergence if smile.kl == "correct" else released_divergence
         entries: Tensor = (
-            assume_negative(level, observed) + self.gamma * restored + self.delta * self.kl(a, b)
+            assume_negative(level, observed) + smile.gamma * restored + smile.delta * kl(a, b)
         )
         return entries
+
+
+def classifier_loss(smile: Any, logits: Tensor, observed: Tensor, d: Tensor) -> Tensor:
+    """Cross-entropy with target mu d + (1 - mu) s; s is pi0 for unknown labels."""
+    known = torch.where(observed == 1, torch.ones_like(d), smile.pi0)
+    target = smile.mu * d + (1 - smile.mu) * known
+    target = torch.where(observed == -1, 0.0, target).to(logits.dtype)
+    entries = torch.lerp(F.softplus(logits), F.softplus(-logits), target)
+    return torch.where(observed == 0, smile.rate * entries, entries)
 
 
 def assume_negative(logits: Tensor, observed: Tensor) -> Tensor:

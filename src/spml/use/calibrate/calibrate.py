@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from spml.errors import UserError
+from spml.files import write_json
 from spml.metrics.draw import drawn_chance
-from spml.metrics.reliability import Reliability, reliability
+from spml.metrics.reliability import reliability
 from spml.metrics.scores import sigmoid
 from spml.model.calibration import Knots, apply_lines
 from spml.model.store import ModelInfo, TagRule, read_info, write_info
-from spml.runs.folder import RunFolder
 from spml.runs.run import Run
 from spml.train.card import write_card
 from spml.use.calibrate.estimates import Array, Evidence, Figures, Measure, intervals
@@ -31,6 +31,7 @@ from spml.use.calibrate.fit import (
 from spml.use.calibrate.validation import Kind, Validation, read_validation
 from spml.use.evaluate import FEWEST_ITEMS
 
+CHANGED = {"thresholds", "calibration"}  # in model.json
 FEW = 5  # positives of a class, below which its figures depend on the other classes
 
 
@@ -97,7 +98,7 @@ def calibrate(
         "before": before,
         "after": after,
     }
-    RunFolder(run).write_calibration(record)
+    write_json(Run(run).calibration_file, record)
     write_info(run, replace(validation.info, **after))
     write_card(run)
     return record
@@ -164,12 +165,9 @@ def _stored(run: Run) -> dict[str, Any]:
         record = run.calibration() or {}
     except UserError:
         record = {}
-    for name in ("before", "after"):
-        if not isinstance(record.get(name), dict) or set(record[name]) != {
-            "thresholds",
-            "calibration",
-        }:
-            raise UserError(f"{run.calibration_file}: not written by spml calibrate; move it away")
+    states = [record.get("before"), record.get("after")]
+    if not all(isinstance(one, dict) and set(one) == CHANGED for one in states):
+        raise UserError(f"{run.calibration_file}: not written by spml calibrate; move it away")
     return record
 
 
@@ -233,10 +231,8 @@ def calibration_report(
         "overall": {name: interval(name) for name in whole},
         "overall_before": {name: float(at_start[name]) for name in whole},
         "classes": rows,
-        "reliability": {name: _curve(curve) for name, curve in curves.items()},
+        "reliability": {
+            name: {"error": curve.error} | {k: v.tolist() for k, v in asdict(curve).items()}
+            for name, curve in curves.items()
+        },
     }
-
-
-def _curve(curve: Reliability) -> dict[str, Any]:
-    columns = {"probability": curve.probability, "share": curve.share, "entries": curve.entries}
-    return {"error": curve.error, **{name: values.tolist() for name, values in columns.items()}}

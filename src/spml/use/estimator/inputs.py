@@ -63,7 +63,10 @@ def labels(y: Any, classes: Iterable[Any] | None) -> tuple[Array, SparseLabels]:
     if _is_nested(y):
         y = [row.tolist() if isinstance(row, np.ndarray) else row for row in y]
         if not _is_indicator(y, classes):
-            return _from_lists([_as_list(row) for row in y], classes)
+            lists = (list, tuple, set, frozenset)
+            return _from_lists(
+                [list(row) if isinstance(row, lists) else [row] for row in y], classes
+            )
     columns = getattr(y, "columns", None)
     named = columns if classes is None else classes
     array = np.asarray(y)
@@ -92,10 +95,6 @@ def _is_indicator(rows: Sequence[Any], classes: Iterable[Any] | None) -> bool:
     lengths = {len(row) if isinstance(row, (list, tuple)) else 0 for row in rows}
     right = min(lengths) > 1 if classes is None else lengths == {len(list(classes))}
     return len(lengths) == 1 and right and all(value in (1, 0, -1) for row in rows for value in row)
-
-
-def _as_list(row: Any) -> list[Any]:
-    return list(row) if isinstance(row, (list, tuple, set, frozenset)) else [row]
 
 
 def _order(columns: list[Any], classes: list[Any]) -> list[int]:

@@ -219,9 +219,8 @@ def _font(kind: str) -> str:
 
 def _fitted(draw: ImageDraw.ImageDraw, text: str, font: ImageFont.FreeTypeFont, width: int) -> str:
     """The text, shortened to fit."""
-    line = " ".join(text.split())
-    if draw.textlength(line, font) <= width:
-        return line
-    while line and draw.textlength(line + "…", font) > width:
+    line = short = " ".join(text.split())
+    while line and draw.textlength(short, font) > width:
         line = line[:-1]
-    return line + "…"
+        short = line + "…"
+    return short

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from itertools import chain, zip_longest
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -63,11 +62,17 @@ def explain(
     model, info = _pictures_model(run)
     columns = [class_column(name, info, "--classes") for name in classes]
     items = Inputs(inputs, info, on_error=on_error, note=note)
-    with gallery(out, f"Class maps, {_name(run)}", _hint(model), overwrite=overwrite) as page:
-        for done, (item, scored) in enumerate(_scored(items, model, info, on_error), 1):
+    with gallery(out, "Class maps", run, _hint(model), overwrite=overwrite) as page:
+        for item in items:
+            try:
+                picture = picture_of(item)
+            except DataError as error:
+                report(DataError(f"{item.where}{error}"), on_error)
+                continue
+            scored = ScoredPicture(model, info, picture)
             page.add(item.name, scored, columns or scored.order[:top])
             if advance is not None:
-                advance(done)
+                advance(len(page.entries))
         if not page.entries:
             raise UserError("none of the pictures could be read; nothing was written")
     return len(page.entries)
@@ -105,11 +110,11 @@ def explain_worst(
         f"The worst mistakes on {split}: tags the labels say are wrong, "
         f"and labels that were missed. {_hint(model)}"
     )
-    with gallery(out, f"Worst mistakes, {_name(run)}", hint, overwrite=overwrite) as page:
-        for mistake in mistakes:
-            for item, scored in _scored([mistake.item], model, info, on_error):
-                instead = [column for column in scored.order[:1] if column != mistake.column]
-                page.add(item.name, scored, [mistake.column, *instead], mistake.text)
+    with gallery(out, "Worst mistakes", run, hint, overwrite=overwrite) as page:
+        for item, column, text in mistakes:
+            scored = ScoredPicture(model, info, picture_of(item))
+            instead = [best for best in scored.order[:1] if best != column]
+            page.add(item.name, scored, [column, *instead], text)
     return len(page.entries)
 
 
@@ -123,18 +128,6 @@ def _pictures_model(run: Path) -> tuple[Classifier, ModelInfo]:
     return model.to(own_device()), info
 
 
-def _scored(
-    items: Iterable[Item], model: Classifier, info: ModelInfo, on_error: OnError | None
-) -> Iterator[tuple[Item, ScoredPicture]]:
-    for item in items:
-        try:
-            picture = picture_of(item)
-        except DataError as error:
-            report(DataError(f"{item.where}{error}"), on_error)
-            continue
-        yield item, ScoredPicture(model, info, picture)
-
-
 def _hint(model: Classifier) -> str:
     colours = (
         "The lighter a place, the more it supports the class, "
@@ -143,26 +136,14 @@ def _hint(model: Classifier) -> str:
     return f"{colours}. Maps are {meaning(model)}."
 
 
-def _name(run: Path) -> str:
-    return Path(run).resolve().name
-
-
-class Mistake(NamedTuple):
-    """A wrong tag of an item, or a label that the model missed, and a line about it."""
-
-    item: Item
-    column: int
-    text: str
-
-
 def worst_mistakes(
     part: Split,
     logits: npt.NDArray[np.float32],
     read: npt.NDArray[np.bool_],
     info: ModelInfo,
     count: int,
-) -> list[Mistake]:
-    """Return the worst mistakes first: missed positives and wrong tags by turns.
+) -> list[tuple[Item, int, str]]:
+    """Items, classes and lines of text of the worst mistakes: missed and wrong tags by turns.
 
     The worst missed positives have the lowest probability, the worst wrong tags the highest. An
     unknown label is never a mistake, so observed positives alone give only missed ones. Only the
@@ -178,7 +159,7 @@ def worst_mistakes(
         present, _ = part.table.known(row)
         labels = ", ".join(present) or "none"
         about = f"{info.classes[column]}, {probabilities[row, column]:.3f} (labels: {labels})"
-        mistakes.append(Mistake(item_of(part.table, row), column, f"{kind}: {about}"))
+        mistakes.append((item_of(part.table, row), column, f"{kind}: {about}"))
     return mistakes
 
 
@@ -205,30 +186,12 @@ def _largest(
     return list(zip(rows[order].tolist(), columns[order].tolist(), strict=True))
 
 
-class Shown(NamedTuple):
-    """An overlay: file, caption, and the class's name if the picture's font cannot write it."""
-
-    file: str
-    caption: str
-    below: str
-
-
-class Entry(NamedTuple):
-    """A picture on the page: name, file, overlays, predicted tags and the mistake."""
-
-    name: str
-    picture: str
-    maps: Sequence[Shown]
-    tags: str
-    wrong: str
-
-
-@dataclass
 class Gallery:
     """A folder of pictures, and the entries of its page."""
 
-    folder: Path
-    entries: list[Entry] = field(default_factory=list)
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.entries: list[dict[str, Any]] = []
 
     def add(
         self, item: str, scored: ScoredPicture, columns: Sequence[int], wrong: str = ""
@@ -240,12 +203,15 @@ class Gallery:
             name = info.classes[column]
             image, caption = scored.overlay(column, scored.maps)
             file = self._save(image, f"{start}-{_plain(name)}")
-            maps.append(Shown(file, caption, "" if writable(name) else name))
+            # the page writes a name that the picture's font lacks
+            below = "" if writable(name) else name
+            maps.append({"file": file, "caption": caption, "below": below})
         present = [i for i in scored.order if scored.tagged[i]]
         listed = ", ".join(f"{info.classes[i]} {scored.probabilities[i]:.2f}" for i in present)
         tags = f"tags: {listed}" if listed else "no class reaches its threshold"
         picture = self._save(plain(scored.picture), start)
-        self.entries.append(Entry(item, picture, maps, tags, wrong))
+        entry = {"name": item, "picture": picture, "maps": maps, "tags": tags, "wrong": wrong}
+        self.entries.append(entry)
 
     def _save(self, image: Image.Image, start: str) -> str:
         """Write a PNG and return its file name; a name in use gets a number."""
@@ -258,12 +224,13 @@ class Gallery:
 
 
 @contextmanager
-def gallery(out: Path, title: str, hint: str, *, overwrite: bool) -> Iterator[Gallery]:
+def gallery(out: Path, kind: str, run: Path, hint: str, *, overwrite: bool) -> Iterator[Gallery]:
     """A folder to draw into, which becomes `out` with its page, or is removed if the block raises.
 
     `out` is missing, empty, or with `overwrite` an earlier gallery.
     """
     refuse_other(out, overwrite)
+    title = f"{kind}, {Path(run).resolve().name}"
     with replacing_folder(out) as beside:
         page = Gallery(beside)
         yield page

@@ -63,16 +63,13 @@ def export(run: Path, out: Path, format: Format = "onnx") -> float:
         format: onnx, or torch for a torch.export program.
     """
     if format == "onnx":
-        for name in ("onnx", "onnxscript", "onnxruntime"):
-            _needed(name)
+        _need_onnx()
     model, info = load_model(run)
     write = {"onnx": _write_onnx, "torch": _write_torch}[format]
     with replacing(out) as beside:
         try:
             with _quiet():
                 runs = write(Portable(model, info).eval(), info, beside)
-        except UserError:
-            raise
         except Exception as error:  # exporters raise errors of many types
             reason = " ".join(str(error).split())[:200] or type(error).__name__
             raise UserError(
@@ -105,9 +102,10 @@ def _takes_pictures(info: ModelInfo) -> bool:
     return bool(info.preprocessing["kind"] == "pictures")
 
 
-def _needed(name: str) -> None:
+def _need_onnx() -> None:
     try:
-        importlib.import_module(name)
+        for name in ("onnx", "onnxscript", "onnxruntime"):
+            importlib.import_module(name)
     except ImportError as error:
         raise UserError(
             f"{name} is not installed, which ONNX needs; run: pip install -e '.[export]'"
@@ -172,8 +170,7 @@ def _quiet() -> Iterator[None]:
     level = logging.root.manager.disable
     logging.disable(logging.ERROR)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             yield
     finally:
         logging.disable(level)

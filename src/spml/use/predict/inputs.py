@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +23,6 @@ OF_NUMBERS = (".csv", ".tsv", ".txt")
 # Phones write these formats: they are reported as unreadable, not skipped.
 INTENDED = PICTURES | {".heic", ".heif", ".avif"}
 STANDARD = "-"  # standard input, as an input
-SORTED = 65536  # names of a folder in memory; a larger folder is read several times
 PATH_LIMIT = 65536  # bytes of a path on standard input
 CHUNK = 65536  # bytes per read of standard input
 
@@ -111,7 +109,8 @@ class Inputs:
                 return
             if link:
                 self._linked.add(here)
-            for name in sorted_names(folder):
+            names = (one.name for one in folder.iterdir())
+            for name in sorted(name for name in names if not name.startswith(".")):
                 inner = folder / name
                 if inner.suffix.lower() in INTENDED and not inner.is_dir():
                     yield inner
@@ -144,22 +143,6 @@ class Inputs:
         for row, name in enumerate(names):
             if row not in broken:
                 yield Item(name, x=x[row], where=f"{path}, row {row}: ")
-
-
-def sorted_names(folder: Path, most: int = SORTED) -> Iterator[str]:
-    """Yield the names in a folder in order, without hidden ones and with `most` in memory.
-
-    A larger folder is read once for each `most` names.
-    """
-    last = ""
-    while True:
-        with os.scandir(folder) as entries:
-            later = (entry.name for entry in entries if entry.name > last)
-            names = heapq.nsmallest(most, (name for name in later if not name.startswith(".")))
-        yield from names
-        if len(names) < most:
-            return
-        last = names[-1]
 
 
 def listed(stream: BufferedIOBase, null: bool = False) -> Iterator[str]:

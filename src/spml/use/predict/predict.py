@@ -17,7 +17,7 @@ from spml.machine import decoders
 from spml.model import Classifier, ModelInfo, load_model
 from spml.model.graphs import Replayed
 from spml.model.scoring import score_stream
-from spml.train.device import out_of_memory
+from spml.train.device import OUT_OF_MEMORY
 from spml.use.predict.inputs import Inputs, Note
 from spml.use.predict.tagging import Rule, check_classes, parse_thresholds
 from spml.use.predict.writers import ITEM, Predicted, format_of, writing
@@ -116,12 +116,10 @@ def scorer(model: Classifier, info: ModelInfo, device: str) -> Callable[[Tensor]
     def score(x: Tensor) -> Tensor:
         try:
             logits = model(x).float()
-        except (RuntimeError, MemoryError) as error:
-            if out_of_memory(error):
-                raise UserError(
-                    f"{device} has no room for {len(x)} items; give a smaller --batch-size"
-                ) from error
-            raise
+        except OUT_OF_MEMORY as error:
+            raise UserError(
+                f"{device} has no room for {len(x)} items; give a smaller --batch-size"
+            ) from error
         return torch.stack([logits, calibrate(logits)])
 
     return score

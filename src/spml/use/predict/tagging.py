@@ -37,8 +37,7 @@ class Rule:
             raise UserError(
                 "--top-k takes the place of thresholds; give it without --threshold and --at-least"
             )
-        for name, value in (("--top-k", self.top_k), ("--at-least", self.at_least)):
-            least = 1 if name == "--top-k" else 0
+        for name, value, least in (("--top-k", self.top_k, 1), ("--at-least", self.at_least, 0)):
             if value is not None and not least <= value <= len(info.classes):
                 raise UserError(
                     f"{name} {value}: give {least} to {len(info.classes)}, the number of classes"

@@ -38,16 +38,15 @@ Write = Callable[[Predicted], None]
 def format_of(out: Path, requested: str | None = None) -> Format:
     """Return the requested format, or that of the file's name; CSV on standard output."""
     by_name = "csv" if out == STANDARD else out.suffix.lower().removeprefix(".")
-    named = requested or by_name
-    for known in FORMATS:
-        if named == known:
-            if known == "parquet" and out == STANDARD:
-                raise UserError(
-                    "Parquet cannot go to standard output; give --format csv or jsonl, or a file"
-                )
-            return known
-    kinds = ", ".join(f".{known}" for known in FORMATS)
-    raise UserError(f"{out}: predictions are written as {kinds}; give such a name or --format")
+    kind = requested or by_name
+    if kind not in FORMATS:
+        kinds = ", ".join(f".{known}" for known in FORMATS)
+        raise UserError(f"{out}: predictions are written as {kinds}; give such a name or --format")
+    if kind == "parquet" and out == STANDARD:
+        raise UserError(
+            "Parquet cannot go to standard output; give --format csv or jsonl, or a file"
+        )
+    return kind
 
 
 def columns(classes: Sequence[str], item: str = ITEM) -> list[str]:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import csv
 import os
 import shlex
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +35,8 @@ NAMED = ("method", "backbone", "size", "epochs", "batch-size", "lr")
 OF_THE_DATA = ("root", "labels", "val", "test", "observe", "classes", "selection", "out")
 VALUES = dict.fromkeys(("1", "1.0", "yes", "y", "true"), 1)
 VALUES |= dict.fromkeys(("-1", "-1.0", "no", "n", "false"), -1)
+
+Parts = list[tuple[LabelTable, Sequence[str]]]  # tables with the split of each row
 
 
 @dataclass(frozen=True)
@@ -77,21 +82,22 @@ def merge(
     entries = read_answers(answers, table)
     rows, columns, values = (np.array(part, np.int64) for part in zip(*entries, strict=True))
     before = table.sparse.lookup(rows, columns)
-    labels = with_answers(table.sparse, rows, columns, values)
     splits = np.full(len(table), "train", dtype="<U5")
     splits[experiment.val_rows] = "val"
+    merged = table.with_labels(with_answers(table.sparse, rows, columns, values))
+    parts: Parts = [(merged, splits.tolist())]
     # a test file that needs no other option is named again; else its items are copied
     needs_options = root or config.get("root") or config.get("classes")
     copied = needs_options or config["labels"] != "observed"
     own = None if copied else config.get("test")
-    test = None if own else experiment.test
+    if experiment.test is not None and not own:
+        parts.append((experiment.test, ["test"] * len(experiment.test)))
     words = [str(out)]
-    if table.x is None:
-        if _write_csv(out, table.with_labels(labels), splits.tolist(), test) != list(table.classes):
-            write_text(names, "".join(f"{name}\n" for name in table.classes))
-            words += ["--classes", str(names)]
-    else:
-        _write_arrays(out, table.with_labels(labels), splits, test)
+    if table.x is not None:
+        _write_arrays(out, parts)
+    elif _write_csv(out, parts) != list(table.classes):
+        write_text(names, "".join(f"{name}\n" for name in table.classes))
+        words += ["--classes", str(names)]
     words += ["--test", str(own)] if own else []
     words += training_words(config)
     new = before == 0
@@ -120,13 +126,40 @@ def training_words(config: dict[str, Any]) -> list[str]:
 
 def read_answers(path: Path, table: LabelTable) -> list[tuple[int, int, int]]:
     """Read row, column and answer of each line; raise DataError naming an invalid line."""
-    rows: dict[str, int] = {}
-    twice: set[str] = set()
-    for row, item in enumerate(table.items):
-        if rows.setdefault(item, row) != row:
-            twice.add(item)
+    rows = {item: row for row, item in enumerate(table.items)}
+    counts = Counter(table.items)
     columns = {name: i for i, name in enumerate(table.classes)}
     seen: dict[tuple[int, int], tuple[int, int]] = {}
+    text = {1: "yes", -1: "no"}
+    for line, image, name, answer in _answered(path):
+        where = f"{path}, line {line}: "
+        if image not in rows:
+            raise DataError(
+                f"{where}{image!r} is not in the run's train list; "
+                "is it the answers of another run?"
+            )
+        if counts[image] > 1:
+            raise DataError(f"{where}{image!r} names several items; give each a name of its own")
+        if name not in columns:
+            raise DataError(f"{where}the run has no class {name!r}{suggestion(name, columns)}")
+        if answer.lower() not in VALUES:
+            raise DataError(f"{where}{answer!r} is no answer; write 1 for yes or -1 for no")
+        row, column, value = rows[image], columns[name], VALUES[answer.lower()]
+        this = f"{where}{name!r} of {image!r} is {text[value]}, but"
+        earlier, at = seen.setdefault((row, column), (value, line))
+        if earlier != value:
+            raise DataError(f"{this} {text[earlier]} in line {at}; keep one of the two")
+        known = int(table.rows([row])[0, column])
+        if known not in (0, value):
+            label = "positive" if known == 1 else "negative"
+            raise DataError(f"{this} it is a known {label}; correct the label or the answer")
+    if not seen:
+        raise DataError(f"{path}: no answers; nothing was written")
+    return [(row, column, value) for (row, column), (value, _) in seen.items()]
+
+
+def _answered(path: Path) -> Iterator[tuple[int, str, str, str]]:
+    """Line number, image, class and answer of each line with an answer."""
     lines = records(Builder(path, Reading(), path.parent))
     line, cells = next(lines, (1, []))
     header = [cell.strip().lower() for cell in cells]
@@ -135,52 +168,9 @@ def read_answers(path: Path, table: LabelTable) -> list[tuple[int, int, int]]:
         raise DataError(f"{path}, line {line}: the columns are {present}; give {','.join(HEADER)}")
     places = [header.index(name) for name in HEADER]
     for line, cells in lines:
-        where = f"{path}, line {line}: "
         image, name, answer = (cells[place] for place in places)
-        name, answer = name.strip(), answer.strip()
-        if not answer:  # not answered yet
-            continue
-        if image not in rows:
-            raise DataError(
-                f"{where}{image!r} is not in the run's train list; "
-                "is it the answers of another run?"
-            )
-        if image in twice:
-            raise DataError(f"{where}{image!r} names several items; give each a name of its own")
-        if name not in columns:
-            raise DataError(f"{where}the run has no class {name!r}{suggestion(name, columns)}")
-        if answer.lower() not in VALUES:
-            raise DataError(f"{where}{answer!r} is no answer; write 1 for yes or -1 for no")
-        _add(seen, (rows[image], columns[name]), VALUES[answer.lower()], line, where, table)
-    if not seen:
-        raise DataError(f"{path}: no answers; nothing was written")
-    return [(row, column, value) for (row, column), (value, _) in seen.items()]
-
-
-def _add(
-    seen: dict[tuple[int, int], tuple[int, int]],
-    entry: tuple[int, int],
-    value: int,
-    line: int,
-    where: str,
-    table: LabelTable,
-) -> None:
-    """Add an answer; raise DataError if it contradicts an earlier one or a known label."""
-    text = {1: "yes", -1: "no"}
-    pair = f"{table.classes[entry[1]]!r} of {table.items[entry[0]]!r}"
-    if entry in seen and seen[entry][0] != value:
-        earlier, at = seen[entry]
-        raise DataError(
-            f"{where}{pair} is {text[value]}, but {text[earlier]} in line {at}; keep one of the two"
-        )
-    known = int(table.rows([entry[0]])[0, entry[1]])
-    if known not in (0, value):
-        label = "positive" if known == 1 else "negative"
-        raise DataError(
-            f"{where}{pair} is {text[value]}, but it is a known {label}; "
-            "correct the label or the answer"
-        )
-    seen.setdefault(entry, (value, line))
+        if answer.strip():
+            yield line, image, name.strip(), answer.strip()
 
 
 def with_answers(
@@ -198,47 +188,38 @@ def with_answers(
     )
 
 
-def _write_csv(
-    out: Path, table: LabelTable, splits: list[str], test: LabelTable | None
-) -> list[str]:
+def _write_csv(out: Path, parts: Parts) -> list[str]:
     """Write image,label,negative,split with paths relative to the file; return its classes."""
     met: set[str] = set()
-    ways: dict[Path, Path] = {}
+    base = out.parent.resolve()
+
+    @cache
+    def way(folder: Path) -> Path:
+        # resolved, because the system follows ".." out of a link
+        return Path(os.path.relpath(folder.resolve(), base))
+
     with replacing(out) as beside, beside.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["image", "label", "negative", "split"])
-        for part, names in ((table, splits), (test, ["test"] * (0 if test is None else len(test)))):
-            for row, split in enumerate(names):
-                assert part is not None
-                there, absent = part.known(row)
+        for table, splits in parts:
+            for row, split in enumerate(splits):
+                there, absent = table.known(row)
                 met.update(there, absent)
-                writer.writerow(
-                    [_place(part, row, out, ways), "|".join(there), "|".join(absent), split]
-                )
+                path = table.file(row).absolute()
+                place = (way(path.parent) / path.name).as_posix()
+                writer.writerow([place, "|".join(there), "|".join(absent), split])
     return sorted(met)
 
 
-def _place(table: LabelTable, row: int, out: Path, ways: dict[Path, Path]) -> str:
-    """Path of a picture, relative to the new file if possible; `ways` caches paths of folders."""
-    path = table.file(row).absolute()
-    if path.parent not in ways:
-        try:  # as the system follows ".." out of a link
-            ways[path.parent] = Path(os.path.relpath(path.parent.resolve(), out.parent.resolve()))
-        except ValueError:  # another drive
-            ways[path.parent] = path.parent
-    return (ways[path.parent] / path.name).as_posix()
-
-
-def _write_arrays(out: Path, table: LabelTable, splits: Any, test: LabelTable | None) -> None:
-    parts = [table] if test is None else [table, test]
-    items = [item for part in parts for item in part.items]
+def _write_arrays(out: Path, parts: Parts) -> None:
+    tables = [table for table, _ in parts]
     with replacing(out) as beside, beside.open("wb") as file:
         np.savez_compressed(
             file,
             allow_pickle=False,
-            x=np.concatenate([part.x for part in parts if part.x is not None]),
-            labels=np.concatenate([part.labels for part in parts]),
-            classes=np.array(list(table.classes)),
-            split=np.concatenate([splits, np.full(sum(map(len, parts)) - len(splits), "test")]),
-            items=np.array(items),
+            x=np.concatenate([table.x for table in tables if table.x is not None]),
+            labels=np.concatenate([table.labels for table in tables]),
+            classes=np.array(list(tables[0].classes)),
+            split=np.array([split for _, splits in parts for split in splits], "<U5"),
+            items=np.array([item for table in tables for item in table.items]),
         )

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from spml.data import LabelTable
-from spml.data.readers.builder import OnError
-from spml.model import Classifier, ModelInfo
-from spml.use.stored_model import score_readable
+from spml.model import ModelInfo
 
 Labels = npt.NDArray[np.int8]
 Logits = npt.NDArray[np.float32]
@@ -32,24 +29,18 @@ class Suggestion(NamedTuple):
 
 
 def suggest(
-    table: LabelTable,
-    model: Classifier,
+    logits: Logits,
+    observed: Labels,
+    read: npt.NDArray[np.bool_],
     info: ModelInfo,
     count: int,
-    *,
     columns: Sequence[int] | None,
     per_class: int | None,
-    batch_size: int,
-    on_error: OnError | None,
-    advance: Callable[[int, int], None] | None,
 ) -> list[Suggestion]:
-    """The unknown labels of a table that are most likely positives, best first.
+    """The unknown labels that are most likely positives, best first, of the items that were read.
 
-    No other than the table's observed labels are read. `columns` are the classes to suggest, all if
-    None; an unreadable picture is left out if there is `on_error`.
+    No other than the observed labels are read. `columns` are the classes to suggest, all if None.
     """
-    logits, read = score_readable(table, model, info, batch_size, on_error, advance)
-    observed: Labels = table.labels
     scale = fit_scale(logits[read], observed[read])
     observed = np.where(read[:, None], observed, np.int8(1))  # unread items get no suggestion
     rows, classes = likeliest(scale, logits, observed, count, columns=columns, per_class=per_class)
@@ -131,17 +122,16 @@ def likeliest(
         scores = np.concatenate([scores, scale(logits[part])[row, wanted[column]]])
         keep = np.lexsort((classes, rows, -scores))
         if per_class is not None:
-            keep = keep[_position(classes[keep]) < per_class]
+            keep = keep[_earlier(classes[keep]) < per_class]
         keep = keep[:count]
         rows, classes, scores = rows[keep], classes[keep], scores[keep]
     return rows, classes
 
 
-def _position(classes: Numbers) -> Numbers:
+def _earlier(classes: Numbers) -> Numbers:
     """Number of entries of the same class before each entry."""
     order = np.argsort(classes, kind="stable")
-    begins = np.flatnonzero(np.diff(classes[order], prepend=-1))
-    position = np.empty(len(classes), np.int64)
-    lengths = np.diff(begins, append=len(classes))
-    position[order] = np.arange(len(classes)) - np.repeat(begins, lengths)
-    return position
+    ordered = classes[order]
+    earlier = np.empty_like(order)
+    earlier[order] = np.arange(len(order)) - np.searchsorted(ordered, ordered)
+    return earlier

@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import hashlib
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from PIL import Image
@@ -37,7 +38,7 @@ from spml.use.explain.class_maps import (
 from spml.use.predict.inputs import Note
 from spml.use.predict.tagging import class_column
 from spml.use.review.ranking import Suggestion, suggest
-from spml.use.stored_model import item_of, own_device, picture_of
+from spml.use.stored_model import item_of, own_device, picture_of, score_readable
 
 Split = Literal["train", "val", "all"]
 Advance = Callable[[str, int, int], None]
@@ -49,6 +50,7 @@ EVIDENCE = (
 )
 MIN_PRECISION = 0.5  # of the labels of a calibrated model
 TABLE, PICTURES = "suggestions.csv", "pictures"
+NO_PICTURE = {"picture": "", "map": "", "w": 0, "h": 0}
 COLUMNS = ("rank", "image", "class", "probability", "score", "observed")
 
 
@@ -74,11 +76,8 @@ def review(
     they are named. An unreadable picture is left out if there is `on_error`; changed data are used
     all the same, with a `note`. `advance` is called with the stage, the amount done and its total.
     """
-    for flag, value in (
-        ("--count", count),
-        ("--per-class", per_class),
-        ("--batch-size", batch_size),
-    ):
+    numbers = {"--count": count, "--per-class": per_class, "--batch-size": batch_size}
+    for flag, value in numbers.items():
         if value is not None and value < 1:
             raise UserError(f"{flag} must be above 0, not {value}")
     if min_precision is not None and not 0 <= min_precision <= 1:
@@ -94,17 +93,9 @@ def review(
     table = experiment.observed.take(_rows(experiment, split))
     if not len(table):
         raise UserError(f"{experiment.name} has no rows of split {split}")
-    suggestions = suggest(
-        table,
-        model,
-        info,
-        count,
-        columns=columns or None,
-        per_class=per_class,
-        batch_size=batch_size,
-        on_error=on_error,
-        advance=None if advance is None else lambda done, total: advance("scoring", done, total),
-    )
+    scoring = None if advance is None else partial(advance, "scoring")
+    logits, read = score_readable(table, model, info, batch_size, on_error, scoring)
+    suggestions = suggest(logits, table.labels, read, info, count, columns or None, per_class)
     if not suggestions:
         raise UserError(f"every label of split {split} is known; there is nothing to suggest")
     suggestions = _probable(suggestions, info, min_precision, note)
@@ -161,14 +152,6 @@ def _write_table(path: Path, table: LabelTable, suggestions: Sequence[Suggestion
             rows.writerow([rank, image, name, *numbers, "|".join(known)])
 
 
-class Drawn(NamedTuple):
-    """Files of a suggestion beside the page, and the picture's size; empty if there is no file."""
-
-    picture: str = ""
-    map: str = ""
-    size: tuple[int, int] = (0, 0)
-
-
 def draw(
     suggestions: Sequence[Suggestion],
     table: LabelTable,
@@ -176,9 +159,12 @@ def draw(
     info: ModelInfo,
     folder: Path,
     advance: Advance | None = None,
-) -> list[Drawn]:
-    """Write each item's picture once, and a heat map of each suggestion, into a new folder."""
-    drawn = [Drawn()] * len(suggestions)
+) -> list[dict[str, Any]]:
+    """Write each item's picture once, and a heat map of each suggestion, into a new folder.
+
+    Each suggestion has its files beside the page and its picture's size, or `NO_PICTURE`.
+    """
+    drawn = [NO_PICTURE] * len(suggestions)
     if info.preprocessing["kind"] != "pictures":
         return drawn
     folder.mkdir()
@@ -194,13 +180,13 @@ def draw(
         heat = _heat(model, picture, int(info.preprocessing["size"])) if maps else None
         maps = heat is not None
         for i in places:
-            shown = Drawn(f"{folder.name}/{name}", size=image.size)
+            drawn[i] = {"picture": f"{folder.name}/{name}", "map": ""}
+            drawn[i] |= {"w": image.width, "h": image.height}
             if heat is not None:
                 file = f"{i + 1:05d}-map.png"
                 values = heat[suggestions[i].column]
                 _map_image(values, full_colour(model, values[None])).save(folder / file)
-                shown = shown._replace(map=f"{folder.name}/{file}")
-            drawn[i] = shown
+                drawn[i]["map"] = f"{folder.name}/{file}"
         if advance is not None:
             advance("drawing", done, len(by_row))
     return drawn
@@ -211,7 +197,7 @@ def render(
     model: Classifier,
     table: LabelTable,
     suggestions: Sequence[Suggestion],
-    drawn: Sequence[Drawn],
+    drawn: Sequence[dict[str, Any]],
 ) -> str:
     """Render the page; its key separates the browser's stored answers from other reviews'."""
     cards = [
@@ -220,17 +206,14 @@ def render(
             "name": table.classes[one.column],
             "p": round(one.probability, 4),
             "known": _known(table, one.row),
-            "picture": files.picture,
-            "map": files.map,
-            "w": files.size[0],
-            "h": files.size[1],
+            **files,
         }
         for one, files in zip(suggestions, drawn, strict=True)
     ]
     entries = "\n".join(f"{card['image']}\t{card['name']}" for card in cards)
     key = hashlib.sha256(entries.encode("utf-8", "replace")).hexdigest()[:16]
     maps = ""
-    if any(files.map for files in drawn):
+    if any(files["map"] for files in drawn):
         shown = EVIDENCE if is_evidence(model) else ATTENTION
         maps = f"Heat maps are {shown}. Full colour is the highest value of each."
     return pages.render("review.html", title=title, cards=cards, key=key, maps=maps)

@@ -22,7 +22,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from spml.errors import UserError
 from spml.use.pages import render
 from spml.use.serve.gate import HEALTH, Gate, Metrics, Places, refusal
-from spml.use.serve.serve import LOOPBACK, Access, is_local
+from spml.use.serve.serve import LOOPBACK, Access
 from spml.use.serve.tagger import RefusedError, Tagger
 
 Answer = TypeVar("Answer")
@@ -86,8 +86,8 @@ def application(tagger: Tagger, hosts: tuple[str, ...] | None, token: str | None
         Route(HEALTH, health),
         Route("/metrics", counts),
     ]
-    handlers = {HTTPException: _not_here, UserError: _refused, Exception: _failed}
-    inner = Starlette(routes=routes, exception_handlers=handlers)  # type: ignore[arg-type]
+    handlers = dict.fromkeys((HTTPException, UserError, Exception), _failed)
+    inner = Starlette(routes=routes, exception_handlers=handlers)
     inner.router.redirect_slashes = False
     metrics = Metrics(frozenset(route.path for route in routes))
     return Gate(inner, metrics, hosts, token)
@@ -130,16 +130,12 @@ async def _body(request: Request, limit: int) -> bytes:
     return bytes(body)
 
 
-async def _not_here(request: Request, error: HTTPException) -> Response:
-    reason = "this cannot be done here" if error.status_code == 405 else "there is nothing here"
-    return refusal(error.status_code, reason)
-
-
-async def _refused(request: Request, error: UserError) -> Response:
-    return refusal(error.status if isinstance(error, RefusedError) else 500, str(error))
-
-
 async def _failed(request: Request, error: Exception) -> Response:
+    if isinstance(error, HTTPException):
+        reason = "this cannot be done here" if error.status_code == 405 else "there is nothing here"
+        return refusal(error.status_code, reason)
+    if isinstance(error, UserError):
+        return refusal(getattr(error, "status", 500), str(error))
     return refusal(500, "the server failed; its log has the reason")
 
 
@@ -180,7 +176,7 @@ class Impatient(H11Protocol):
 
 def server(tagger: Tagger, access: Access) -> uvicorn.Server:
     """Return a server that is ready to run; raise UserError if its certificate cannot be read."""
-    hosts = LOOPBACK if is_local(access.host) else None
+    hosts = LOOPBACK if access.host in LOOPBACK else None
     config = uvicorn.Config(
         application(tagger, hosts, access.token),
         http=Impatient,

@@ -15,7 +15,7 @@ from pathlib import Path
 from spml.errors import UserError
 from spml.use.serve.tagger import Limits, Tagger
 
-LOOPBACK = ("localhost", "127.0.0.1", "[::1]", "::1")
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]", "::1")  # only this machine reaches these
 NEEDED = ("starlette", "uvicorn", "python_multipart")
 
 
@@ -30,23 +30,18 @@ class Access:
     key: Path | None = None  # None if the certificate's file holds it
 
 
-def serve(run: Path, access: Access, limits: Limits | None = None) -> None:
+def serve(run: Path, access: Access, limits: Limits) -> None:
     """Serve the page of a run folder, or of its `best`, until interrupted."""
-    check_packages()
     from spml.use.serve.app import server
 
-    tagger = Tagger(run, limits or Limits())
+    tagger = Tagger(run, limits)
     with listening(access.host, access.port) as at:
         running = server(tagger, access)
         kind = "http" if access.certificate is None else "https"
-        address = f"{kind}://{shown(access.host)}:{at.getsockname()[1]}"
+        host = f"[{access.host}]" if ":" in access.host else access.host
+        address = f"{kind}://{host}:{at.getsockname()[1]}"
         print(f"{tagger.name}: {address}  (Ctrl-C ends it)", flush=True)
         running.run(sockets=[at])
-
-
-def is_local(host: str) -> bool:
-    """Whether only this machine reaches an address."""
-    return host in LOOPBACK
 
 
 def check_packages() -> None:
@@ -79,8 +74,3 @@ def listening(host: str, port: int) -> Iterator[socket.socket]:
                 f"--host {host} --port {port}: cannot listen there ({reason}); give another"
             ) from None
         yield at
-
-
-def shown(host: str) -> str:
-    """Format an address for a link."""
-    return f"[{host}]" if ":" in host else host

@@ -56,7 +56,12 @@ class Tagger:
         how = self.info.preprocessing
         self.features: int | None = how["features"] if how["kind"] == "features" else None
         self._scored(self._nothing())  # raises errors of the model now, not at the first request
-        self.has_maps = self.features is None and self._can_map()
+        self.has_maps = self.features is None
+        if self.has_maps:
+            try:
+                ScoredPicture(self.model, self.info, self._nothing())
+            except UserError:  # the backbone has no feature map
+                self.has_maps = False
 
     def answer(self, data: bytes, name: str = "picture") -> dict[str, Any]:
         """Return the HTTP answer for a picture file, or for feature values as JSON."""
@@ -124,14 +129,6 @@ class Tagger:
             return torch.zeros(self.features)
         size = int(self.info.preprocessing["size"])
         return torch.zeros(3, size, size, dtype=torch.uint8)
-
-    def _can_map(self) -> bool:
-        """Whether the backbone has a feature map."""
-        try:
-            ScoredPicture(self.model, self.info, self._nothing())
-        except UserError:
-            return False
-        return True
 
     def _input(self, data: bytes, name: str) -> Tensor:
         if self.features is not None:
