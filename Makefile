@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-faults test-matrix lint format examples docs site package clean
+.PHONY: demo test test-faults test-matrix fuzz lint format examples docs site package clean
 
 demo: $(VENV)/.ready
 	$(BIN)/spml demo --out demo
@@ -15,6 +15,9 @@ test: $(VENV)/.ready-dev
 test-faults: $(VENV)/.ready-dev
 	$(BIN)/python -m pytest tests/faults \
 		tests/train/test_nonfinite.py tests/train/test_device.py tests/runs/test_checkpoint.py -m "faults or not faults"
+
+fuzz: $(VENV)/.ready-fuzz
+	OMP_NUM_THREADS=1 nice $(BIN)/python tools/fuzz.py
 
 test-matrix:
 	$(PYTHON) tools/test_matrix.py
@@ -39,6 +42,8 @@ docs: $(VENV)/.ready-dev
 	$(BIN)/python tools/method_pages.py docs/framework.md docs/methods.md docs/bibliography.md docs/methods
 	$(BIN)/python tools/command_pages.py docs/commands.md
 	$(BIN)/python benchmarks/choosing.py docs/choosing.md
+	$(BIN)/python benchmarks/selection_tables.py docs/selection.md
+	$(BIN)/python benchmarks/calibration.py --docs docs/calibration.md
 	$(BIN)/python benchmarks/reproduction.py
 
 site: $(VENV)/.ready-docs
@@ -62,6 +67,10 @@ $(VENV)/.ready: pyproject.toml constraints.txt | $(VENV)/bin/python
 
 $(VENV)/.ready-dev: $(VENV)/.ready
 	$(PIP) --editable ".[dev]"
+	@touch $@
+
+$(VENV)/.ready-fuzz: $(VENV)/.ready-dev
+	$(PIP) atheris
 	@touch $@
 
 $(VENV)/.ready-docs: $(VENV)/.ready

@@ -26,13 +26,14 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from spml.train.resolve import GR_FLAT, GR_STEEP
+
 if TYPE_CHECKING:
     from spml.data import Experiment
     from spml.runs.settings import Settings
 
 LITE0 = "tf_efficientnet_lite0"
-COCO_VALUES: dict[str, Any] = {"w": [0.0, 10.0], "b": [-2.0, -8.0]}
-NARROW: dict[str, Any] = {"mu": [0.5, 0.1], "sigma": [2.0, 0.1], "w": [0.0, 2.5]}
+NARROW: dict[str, Any] = {**GR_FLAT, "mu": [0.5, 0.1], "sigma": [2.0, 0.1], "w": [0.0, 2.5]}
 PORTFOLIO: dict[str, tuple[str, dict[str, Any]]] = {
     "an": ("an", {}),
     "wan": ("wan", {}),
@@ -41,8 +42,8 @@ PORTFOLIO: dict[str, tuple[str, dict[str, Any]]] = {
     "epr 3": ("epr", {"expected_positives": 3.0}),
     "em .2": ("em", {"alpha": 0.2}),
     "em .05": ("em", {"alpha": 0.05}),
-    "gr voc": ("gr", {}),
-    "gr coco": ("gr", COCO_VALUES),
+    "gr voc": ("gr", GR_FLAT),
+    "gr coco": ("gr", GR_STEEP),
     "gr narrow": ("gr", NARROW),
 }
 METHODS = {

@@ -29,7 +29,7 @@ import torch
 import torch.nn.functional as F
 
 from spml import losses
-from spml.data import load
+from spml.data import Experiment, load
 from spml.metrics import mean_average_precision, observed_average_precision, selection_score
 from spml.metrics.selection import estimated_positives
 from spml.train.portfolio import portfolio
@@ -128,24 +128,25 @@ def _arff(text: str) -> Array:
 
 
 class Data:
-    """The rows of a set, standardised when a model asks for them."""
+    """The rows of a set, standardised when a model asks for them; pictures become vectors."""
 
-    def __init__(self, name: str, folder: Path) -> None:
-        chosen = SETS[name]
-        whole = load(folder / chosen.file, labels="complete", observe=chosen.observe)
+    def __init__(self, whole: Experiment, rows: int = 10**9, test: int = 10**9) -> None:
         assert whole.complete is not None
         assert whole.test is not None
         assert whole.observed.x is not None
         assert whole.test.x is not None
         rng = np.random.default_rng(1)
-        share = min(1.0, chosen.rows / len(whole.observed))
+        share = min(1.0, rows / len(whole.observed))
         self.train, self.val = (
-            np.sort(rng.permutation(rows)[: round(share * len(rows))])
-            for rows in (whole.train_rows, whole.val_rows)
+            np.sort(rng.permutation(part)[: round(share * len(part))])
+            for part in (whole.train_rows, whole.val_rows)
         )
-        self.x, self.test_x = whole.observed.x, whole.test.x[: chosen.test]
+        self.x, self.test_x = (
+            x.reshape(len(x), -1).astype(np.float32)
+            for x in (whole.observed.x, whole.test.x[:test])
+        )
         self.observed, self.complete = whole.observed.labels, whole.complete.labels
-        self.test = whole.test.labels[: chosen.test]
+        self.test = whole.test.labels[:test]
 
     def fit(self, train: Array, held_out: Array, candidate: Any, rate: float, epochs: int) -> Model:
         """Train on some rows; choose the epoch by the observed labels of the rows held out."""
@@ -191,7 +192,9 @@ class Model:
 
 def train_pool(name: str, folder: Path, out: Path) -> None:
     """Train every candidate at every rate, on complete and short schedules, and fold by fold."""
-    data, start = Data(name, folder), time.perf_counter()
+    chosen, start = SETS[name], time.perf_counter()
+    whole = load(folder / chosen.file, labels="complete", observe=chosen.observe)
+    data = Data(whole, chosen.rows, chosen.test)
     entries: dict[str, Any] = {
         "observed": data.observed[data.val],
         "complete": data.complete[data.val],

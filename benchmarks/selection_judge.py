@@ -1,7 +1,6 @@
 """Judge criteria and the race of `--method auto` by the pools of `benchmarks/selection.py`.
 
-python benchmarks/selection_judge.py PACKED        # writes results/selection.json and the tables
-python benchmarks/selection_judge.py               # writes the tables of docs/selection.md again
+python benchmarks/selection_judge.py PACKED        # writes results/selection.json
 
 PACKED holds what `selection.py pack` wrote. A criterion is judged by its rank correlation with test
 mAP on complete labels over all models of a set, and by its regret: test mAP of the best model less
@@ -15,7 +14,6 @@ import json
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +25,6 @@ from spml.metrics.selection import estimated_positives, precisions
 
 HERE = Path(__file__).parent
 RECORD = HERE / "results" / "selection.json"
-PAGE = HERE.parent / "docs" / "selection.md"
 STEM = re.compile(
     r"(?P<name>.+) x(?P<rate>[\d.]+) e(?P<epochs>\d+)(?P<plain> plain)?( half(?P<half>\d))?$"
 )
@@ -174,83 +171,9 @@ def record(folder: Path) -> dict[str, Any]:
     return {"sets": sets}
 
 
-def criteria_table(sets: dict[str, Any]) -> Iterator[str]:
-    names = list(next(iter(sets.values()))["criteria"])
-    yield f"| set | rows | observed a class | positives an item (estimated) | {' | '.join(names)} |"
-    yield "|---" * (4 + len(names)) + "|"
-    for name, one in sets.items():
-        cells = [
-            f"{row['correlation']:.2f} ({row['regret']:.1f})" for row in one["criteria"].values()
-        ]
-        number = f"{one['positives']:.2f} ({one['estimated_positives']:.2f})"
-        first = f"| {name} | {one['rows']:,} | {one['observed_per_class']:.0f} | {number} | "
-        yield f"{first}{' | '.join(cells)} |"
-
-
-def race_table(sets: dict[str, Any]) -> Iterator[str]:
-    yield "| set | winner | lead | test mAP | − an | best of the portfolio | regret |"
-    yield "|---|---|---|---|---|---|---|"
-    regrets, gains = [], []
-    for name, one in sets.items():
-        race = one["race"]
-        if race is None:
-            continue
-        regret, gain = race["best_test"] - race["test"], race["test"] - race["an"]
-        regrets.append(regret)
-        gains.append(gain)
-        lead = f"{race['lead']:.1f} ± {race['error']:.1f}"
-        best = f"{race['best']}, {race['best_test']:.2f}"
-        yield (
-            f"| {name} | {race['winner']} | {lead} | {race['test']:.2f} | {gain:+.2f} "
-            f"| {best} | {regret:.2f} |"
-        )
-    yield (
-        f"| mean of {len(regrets)} | | | | {np.mean(gains):+.2f} (lowest {min(gains):+.2f}) | "
-        f"| {np.mean(regrets):.2f} (highest {max(regrets):.2f}) |"
-    )
-
-
-def average_table(sets: dict[str, Any]) -> Iterator[str]:
-    measured = {name: one["average_gain"] for name, one in sets.items() if one["average_gain"]}
-    names = list(next(iter(measured.values())))
-    yield f"| set | {' | '.join(names)} |"
-    yield "|---" * (1 + len(names)) + "|"
-    for name, gains in measured.items():
-        yield f"| {name} | {' | '.join(f'{gains[key]:+.2f}' for key in names)} |"
-
-
-def rates_table(sets: dict[str, Any]) -> Iterator[str]:
-    wanted = ("voc-20%", "voc-10%", "coco-3000")
-    yield "| set | method | a third of 5e-5 | 5e-5 | three times |"
-    yield "|---|---|---|---|---|"
-    for name in wanted:
-        for method in ("an", "ll_r", "wan", "em .05", "em .2", "gr voc", "gr coco"):
-            rates = sets[name]["test_map"][method]
-            cells = [f"{rates[rate]:.2f}" if rate in rates else "–" for rate in ("0.33", "1", "3")]
-            yield f"| {name} | {method} | {' | '.join(cells)} |"
-
-
-def write_page(content: dict[str, Any]) -> None:
-    """Write the tables between the markers of the page."""
-    text, sets = PAGE.read_text(encoding="utf-8"), content["sets"]
-    tables = {
-        "criteria": criteria_table,
-        "race": race_table,
-        "average": average_table,
-        "rates": rates_table,
-    }
-    for name, rows in tables.items():
-        start, end = f"<!-- generated: {name} -->", "<!-- end -->"
-        before, rest = text.split(start, 1)
-        text = before + start + "\n" + "\n".join(rows(sets)) + "\n" + end + rest.split(end, 1)[1]
-    PAGE.write_text(text, encoding="utf-8")
-
-
 def main() -> None:
-    if len(sys.argv) > 1:
-        content = record(Path(sys.argv[1]))
-        RECORD.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    write_page(json.loads(RECORD.read_text(encoding="utf-8")))
+    content = record(Path(sys.argv[1]))
+    RECORD.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 import errno
 import os
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -7,6 +8,7 @@ import pytest
 
 from spml.errors import UserError
 from spml.files import contents, replacing, replacing_folder, write_error, write_json, write_text
+from tests.conftest import refused
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path):
@@ -40,6 +42,36 @@ def test_leftovers_of_a_killed_process_are_ignored_and_removed(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_leftovers_of_killed_processes_beside_the_output_are_removed(tmp_path):
+    killed = subprocess.Popen(["true"])
+    killed.wait()
+    with replacing(tmp_path / "a[1].txt") as beside:
+        mine, number = beside.name, str(os.getpid())
+        beside.write_text("whole")
+        living = tmp_path / mine.replace(number, str(os.getppid()))
+        elsewhere = tmp_path / ".a[1].txt.00000000-1.part"
+    for name in (mine, mine.replace(number, str(killed.pid)), living.name, elsewhere.name):
+        (tmp_path / name).write_text("half")
+    old = tmp_path / ".a[1].txt.1.part"  # as earlier versions called it
+    old.mkdir()
+    os.utime(old, (0, 0))
+    write_text(tmp_path / "a[1].txt", "whole")
+    assert set(tmp_path.iterdir()) == {tmp_path / "a[1].txt", living, elsewhere}
+    (tmp_path / mine.replace("a[1].txt", "maps")).mkdir()
+    with replacing_folder(tmp_path / "maps"):
+        pass
+    assert not list(tmp_path.glob(".maps.*"))
+
+
+def test_a_failed_folder_is_named_and_leaves_nothing(tmp_path):
+    out = tmp_path / "out"
+    for before in ([], [out]):
+        with refused(f"{out} cannot be written: File too large"), replacing_folder(out):
+            raise OSError(errno.EFBIG, "File too large")
+        assert list(tmp_path.rglob("*")) == before
+        out.mkdir(exist_ok=True)
+
+
 def test_json_is_written_into_new_folders(tmp_path):
     write_json(tmp_path / "w" / "x" / "y.json", {"ä": 1})
     assert (tmp_path / "w" / "x" / "y.json").read_text() == '{\n  "ä": 1\n}\n'
@@ -49,7 +81,9 @@ def test_a_file_is_flushed_before_it_is_moved_into_place(tmp_path, monkeypatch):
     path, seen = tmp_path / "a.txt", []
     monkeypatch.setattr(os, "fsync", lambda n: seen.append((os.fstat(n).st_size, path.exists())))
     write_text(path, "whole")
-    assert seen == [(5, False)] and path.read_text() == "whole"
+    # The name of the file is flushed after the move, with its folder.
+    (size, moved), (_, there) = seen
+    assert size == 5 and not moved and there and path.read_text() == "whole"
 
 
 @pytest.mark.parametrize(

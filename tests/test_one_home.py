@@ -21,7 +21,8 @@ HOMES = {
         "train/state.py": "writes files",
     },
     ("ProcessPoolExecutor", "get_context", "SpawnProcess"): {
-        "bench/workers.py": "runs the runs of a plan"
+        "bench/workers.py": "runs the runs of a plan",
+        "train/side_by_side.py": "trains the candidates of a race",
     },
     ("FileLock", "SoftFileLock", "lock_descriptor", "flock", "lockf"): {
         "data/download.py": "one download of a file at a time",

@@ -185,6 +185,23 @@ def race_gains() -> tuple[float, float, float]:
     return len(gains), min(gains), max(gains)
 
 
+def uncertain_races() -> tuple[float, int, float]:
+    """Mean and highest loss if the safest method replaced uncertain winners, and their number."""
+    losses = [
+        one["race"]["test"] - one["test_map"]["ll_r"]["1"]
+        for one in read("selection")["sets"].values()
+        if one["race"] and one["race"]["lead"] < 2 * one["race"]["error"]
+    ]
+    return statistics.mean(losses), len(losses), max(losses)
+
+
+def regret(choice: str, *, cross_fitted: bool = False) -> float:
+    """Mean regret of a way to choose among models of feature vectors."""
+    chosen = [one["choices"] for one in read("selection-features")["sets"].values()]
+    kept = [one for one in chosen if one["cross-fitted"] is not None or not cross_fitted]
+    return statistics.mean(one["best of nine"] - one[choice] for one in kept)
+
+
 def correlation(name: str, criterion: str) -> float:
     """Rank correlation of a criterion with test mAP in a set of models."""
     return float(read("selection")["sets"][name]["criteria"][criterion]["correlation"])
@@ -200,6 +217,18 @@ def middle_half(name: str) -> tuple[float, float]:
 def average_gain(name: str) -> float:
     """Mean gain over methods by averaging the weights."""
     return statistics.mean(read("selection")["sets"][name]["average_gain"].values())
+
+
+WAYS = ("given", "told")
+
+
+def given_range() -> tuple[float, float, float]:
+    """Width of the range of mAP with and without a given count, and how often the first holds."""
+    figures = [one["estimates"]["map"] for one in read("coverage")]
+    both = [one for one in figures if "given" in one]
+    widths = [100 * statistics.mean(one[way][2] - one[way][1] for one in both) for way in WAYS]
+    held = [one["given"][1] <= one["true"] <= one["given"][2] for one in both]
+    return widths[0], widths[1], 100 * statistics.mean(held)
 
 
 def split_sizes(data: str) -> tuple[int, int, int]:

@@ -82,6 +82,12 @@ FIGURES = (
         lambda: [values.split_sizes("coco")[1]],
     ),
     Figure(
+        "docs/calibration.md",
+        "a range of {:.0f} points instead of\n{:.0f}, which holds the truth in {:.0f} % of cases",
+        "benchmarks/results/coverage.json",
+        values.given_range,
+    ),
+    Figure(
         "docs/choosing.md",
         "Replayed on {} data sets, the winner of the race was never below `an`: "
         "it led by {:.1f} to {:.1f} points",
@@ -283,6 +289,25 @@ FIGURES = (
         "it changed test mAP by {:+.1f} and {:+.1f} points",
         SELECTION,
         lambda: [values.average_gain(one) for one in ("coco-3000", "voc-20%")],
+    ),
+    Figure(
+        "docs/selection.md",
+        "would have lost\n{:.1f} points in the mean of {} such races of the study below, "
+        "and {:.1f} at most",
+        SELECTION,
+        values.uncertain_races,
+    ),
+    Figure(
+        "docs/selection.md",
+        "change the mean regret\n  from {:.2f} to {:.2f}",
+        "benchmarks/results/selection-features.json",
+        lambda: [values.regret(one) for one in ("the race", "all nine to the end")],
+    ),
+    Figure(
+        "docs/selection.md",
+        "it reduces the mean regret from {:.2f} to {:.2f}",
+        "benchmarks/results/selection-features.json",
+        lambda: [values.regret(one, cross_fitted=True) for one in ("the race", "cross-fitted")],
     ),
     Figure(
         "docs/sklearn.md",

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import errno
+import glob
 import json
 import os
+import platform
 import re
 import shutil
+import struct
+import time
+import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tokenize import TokenError
 from typing import TYPE_CHECKING, Any
 
 from spml.errors import DAMAGED, DataError, UserError
@@ -23,6 +30,13 @@ Record = dict[str, Any]
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 NEARLY_FULL = 64 << 20  # bytes: with less free, a failed write of a library is put down to the disk
+DEEPEST = 64  # levels of a JSON file; more come from damage, and would exhaust the stack
+ABANDONED = 86400  # seconds after which an unfinished file of another machine is removed
+BROKEN_ARRAYS = (  # errors of numpy and zipfile about a damaged file
+    *(ValueError, KeyError, TypeError, IndexError, AttributeError, EOFError, OverflowError),
+    *(MemoryError, NotImplementedError, RuntimeError, SyntaxError, TokenError),
+    *(zipfile.BadZipFile, zlib.error, struct.error),
+)
 NOT_TEXT = re.compile("[\0\udc80-\udcff]")  # "surrogateescape" maps a byte that is not UTF-8 there
 
 
@@ -54,6 +68,15 @@ def _not_text(byte: int) -> str:
         f"byte 0x{byte:02x} is not UTF-8" if byte else "a NUL byte; this is no text, or UTF-16"
     )
     return f"{problem}; save the file as UTF-8 (Excel: CSV UTF-8)"
+
+
+def encodable(text: str) -> bool:
+    """Whether UTF-8 can hold a text: not if it has half of a character, or another's bytes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def split_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -89,12 +112,13 @@ def replacing(path: Path) -> Iterator[Path]:
     An OSError of the write becomes a UserError that names `path`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    beside = _beside(path)
     try:
         yield beside
         with beside.open("rb") as file:
             os.fsync(file.fileno())
         beside.replace(path)
+        sync_folder(path.parent)
     except OSError as error:
         if error.filename is not None and str(error.filename) != str(beside):
             raise
@@ -113,23 +137,73 @@ def replacing_folder(out: Path) -> Iterator[Path]:
     """
     exists = out.is_dir()
     out.parent.mkdir(parents=True, exist_ok=True)
-    name = f".{out.resolve().name}.{os.getpid()}.part"
-    beside = out / name if exists else out.with_name(name)
+    beside = _beside(out.resolve())
+    if exists:
+        beside = out / beside.name
     try:
         beside.mkdir()
         yield beside
         if not exists:
             beside.rename(out)
+            sync_folder(out.parent)
             return
         for old in [path for path in out.iterdir() if path != beside]:
-            if old.is_dir() and not old.is_symlink():
-                shutil.rmtree(old)
-            else:
-                old.unlink()
+            _remove(old)
         for new in list(beside.iterdir()):
             new.rename(out / new.name)
+        sync_folder(out)
+    except OSError as error:
+        if error.filename is not None and not Path(error.filename).is_relative_to(beside):
+            raise
+        raise write_error(out, error) from error
     finally:
         shutil.rmtree(beside, ignore_errors=True)
+
+
+def _beside(path: Path) -> Path:
+    """Return the place beside `path` to write to; remove what killed processes left there."""
+    machine = f"{zlib.crc32(platform.node().encode()):08x}"
+    for unfinished in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
+        writer = re.fullmatch(r"(?:([0-9a-f]{8})-)?(\d+)", unfinished.name[len(path.name) + 2 : -5])
+        if writer is not None and _abandoned(unfinished, int(writer[2]), writer[1] == machine):
+            _remove(unfinished)
+    return path.with_name(f".{path.name}.{machine}-{os.getpid()}.part")
+
+
+def _abandoned(unfinished: Path, process: int, here: bool) -> bool:
+    """Whether no process writes the file any more."""
+    if here and process != os.getpid():
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            return True
+        except OSError:
+            return False
+        return False
+    with suppress(OSError):
+        return here or time.time() - unfinished.lstat().st_mtime > ABANDONED
+    return False
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Flush the names in a folder to the disk, so that a power cut undoes no rename."""
+    if os.name == "nt":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # the file system cannot do it
+            raise
+    finally:
+        os.close(handle)
 
 
 def contents(folder: Path) -> list[Path]:
@@ -143,6 +217,8 @@ def contents(folder: Path) -> list[Path]:
 
 def write_error(path: Path, error: Exception) -> UserError:
     """Return the UserError of a failed write, from an error of the system or of a library."""
+    if isinstance(error.__context__, OSError):  # torch reports it by an error of its own
+        error = error.__context__
     if isinstance(error, OSError):
         full, reason = error.errno in DISK_FULL, error.strerror or str(error)
     else:
@@ -195,10 +271,20 @@ def parse_object(text: str, where: str, remedy: str = DAMAGED) -> Record:
     """Parse a JSON object; `where` names its file, and its line if the file has several."""
     try:
         value = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{where}: not JSON ({error}); {remedy}") from error
     if not isinstance(value, dict):
         raise UserError(f"{where}: not a JSON object; {remedy}")
+    level: list[Any] = [value]
+    for _ in range(DEEPEST):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+    if level:
+        raise UserError(f"{where}: nested in more than {DEEPEST} levels; {remedy}")
     return value
 
 
@@ -209,8 +295,6 @@ def read_arrays(
 
     A missing array is an error if it is required, and left out if it is optional.
     """
-    import zipfile
-
     import numpy as np  # loaded here so that `spml --help` stays quick
 
     if not path.is_file():
@@ -220,7 +304,7 @@ def read_arrays(
             missing = [name for name in required if name not in stored.files]
             present = [name for name in (*required, *optional) if name in stored.files]
             arrays = {name: stored[name] for name in present}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+    except (OSError, *BROKEN_ARRAYS) as error:
         raise UserError(f"{path} is not a readable .npz file: {error}; {remedy}") from error
     if missing:
         raise UserError(f"{path} has no array {', '.join(missing)}; {remedy}")

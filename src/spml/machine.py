@@ -43,3 +43,12 @@ def started_first() -> bool:
     ranks = (os.environ.get(name) for name in ("RANK", "SLURM_PROCID", "LOCAL_RANK"))
     own = next((rank for rank in ranks if rank is not None), "0")
     return own == "0" and os.environ.get("NODE_RANK", "0") == "0"
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether the error says that the GPU or the machine has too little memory.
+
+    On a CPU torch raises a plain RuntimeError instead, which keeps torch's own text.
+    """
+    # by name, because importing torch takes seconds
+    return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from spml.bench.plan import Case, Plan
+from spml.bench.rows import method_cases
 from spml.bench.search import Grid
 from spml.bench.store import RunStore
 from spml.bench.workers import Workers, run_pending
@@ -92,6 +93,15 @@ def test_an_interrupted_run_is_resumed_to_the_same_result(job, train, failing, t
     train(whole)
     for part in ("history", "bootstrap"):
         assert one.store.outcome(run.id)[part] == whole.store.outcome(run.id)[part]
+
+
+def test_a_race_is_a_row_and_trains_again_with_each_seed(job, train, tmp_path):
+    settings = {**SETTINGS, "race_budget": 0.0}
+    other = moved(job, tmp_path, *method_cases(["auto"], {}), seeds=(0, 1), settings=settings)
+    assert train(other) == 2
+    results = [other.store.outcome(run.id)["result"] for run in other.runs()]
+    assert [one["method"] for one in results] == ["ll_r", "ll_r"]
+    assert all(one["test_map"] is not None and one["selection"] == "observed" for one in results)
 
 
 def test_a_run_owned_by_another_process_has_not_failed(job, train, tmp_path):

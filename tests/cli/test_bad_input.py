@@ -45,6 +45,10 @@ def edit(path, change):
     path.write_text(json.dumps(values))
 
 
+def nest(path, depth):
+    path.write_text('{"data": ' + "[" * depth + "]" * depth + "}")
+
+
 def to_file(run):
     shutil.rmtree(run)
     run.write_text("no folder")
@@ -91,6 +95,11 @@ BAD = {
     "a loop of links": (to_loop, COMMANDS, "run", FOLDER),
     "killed before an epoch": (lambda run: keep(run, CONFIG), COMMANDS, "run", "give|train"),
     "no best": (lambda run: shutil.rmtree(run / "best"), MODEL, "run", FOLDER),
+    "a nested config.json": (lambda run: nest(run / CONFIG, 10**5), RECORDS, CONFIG, PUT),
+    "a config.json that nests less": (lambda run: nest(run / CONFIG, 900), RECORDS, CONFIG, PUT),
+    "a nested model.json": (lambda run: nest(run / INFO, 10**5), MODEL, INFO, PUT),
+    "a head that is no name": (described(head=0), MODEL, INFO, PUT),
+    "half of a character": (described(classes=["\ud800", *"abc"]), MODEL, INFO, PUT),
     "half a model.json": (lambda run: cut(run / INFO), MODEL, INFO, PUT),
     "no table in model.json": (lambda run: (run / INFO).write_text("[1]"), MODEL, INFO, PUT),
     "a newer model": (described(format=99), MODEL, INFO, "update spml"),

@@ -44,6 +44,7 @@ MISTAKES = {
     "bench digits --resamples -1": "--resamples must be at least 0",
     "bench digits --methods an --set gr.q3=1": "METHOD.NAME=VALUE",
     "bench digits --methods an --set q3=1": "METHOD.NAME=VALUE",
+    "bench digits --methods auto --set auto.q3=1": "auto sets the options of its candidates",
     "bench digits --methods gr --set gr.q4=1": "no option 'q4'",
     "bench digits --methods gr --set gr.q3=abc": "'abc' is not a number",
     "bench digits --methods an --epochs 0": "epochs must be above 0, not 0",

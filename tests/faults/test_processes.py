@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spml.runs.folder import read_checkpoint
+from spml.runs.checkpoint import read_checkpoint
 from tests.conftest import contents, history
 from tests.faults.driver import ended, program, spml
 from tests.faults.faults import Fault

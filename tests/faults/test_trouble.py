@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from spml.runs.folder import read_checkpoint
+from spml.runs.checkpoint import read_checkpoint
 from tests.conftest import contents, same
 from tests.faults.driver import spml
 from tests.faults.faults import Fault
@@ -21,7 +21,7 @@ def limited(where, call, size=LITTLE):
 FULL = {  # the write that fails, and the file that the error names
     "the first checkpoint": (limited(f"{FOLDER}:write_checkpoint", 1), "last.ckpt"),
     "a checkpoint": (limited(f"{FOLDER}:write_checkpoint", 2), "last.ckpt"),
-    "its checksum": (Fault("full", f"{FOLDER}:_digest", 2), "last.ckpt"),
+    "its checksum": (Fault("full", "spml.runs.checkpoint:_digest", 2), "last.ckpt"),
     "scores": (limited(f"{FOLDER}:RunFolder.write_scores", 3, "300"), "scores/val-02.npz"),
     "history": (limited(f"{FOLDER}:RunFolder.write_history", 3, "50"), "history.jsonl"),
     "the best model": (limited("spml.train.loop:save_model", 2), "best/model.safetensors"),
@@ -41,7 +41,8 @@ def test_on_a_full_disk_the_last_checkpoint_is_whole(
     words = training("em_apl", tmp_path)
     stopped = spml(*words, faults=(fault, *more))
     # In the background, another file may fail first.
-    stopped.refused("cannot be written", "run/" if more else f"run/{name}")
+    reason = "File too large" if fault.what == "limit" else "the disk is full"
+    stopped.refused(f"cannot be written: {reason}", "run/" if more else f"run/{name}")
     if fault.call > 1 or name in ("result.json", "report.html"):
         assert read_checkpoint(tmp_path / "run/last.ckpt")["epoch"] in (1, 2, 3)
     assert not list(tmp_path.rglob("*.part"))

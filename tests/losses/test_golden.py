@@ -27,14 +27,10 @@ def test_golden_value_and_gradient(number, case):
     observed = torch.tensor(BATCHES[number]["observed"])
     options = dict(case["options"])
     epoch = options.pop("epoch", 1)
-    options |= {
-        key: torch.tensor(case[key], dtype=torch.float64)
-        for key in ("estimated", "table")
-        if key in case
-    }
-    value, gradient = value_and_gradient(
-        build(case["method"], observed, **options), logits, observed, epoch=epoch
-    )
+    tables = {"estimated", "table"} & case.keys()
+    options |= {key: torch.tensor(case[key], dtype=torch.float64) for key in tables}
+    loss = build(case["method"], observed, **options)
+    value, gradient = value_and_gradient(loss, logits, observed, epoch=epoch)
 
     tolerance = 1e-8 if case["method"] == "ll_ct" else 1e-9
     assert value.item() == pytest.approx(case["value"], rel=0, abs=tolerance)

@@ -96,10 +96,8 @@ def large_loss(rate, flip):
     def oracle(z, s):
         entries = an()(z, s)
         cells = [(i, c) for i in range(len(z)) for c in range(len(z[0]))]
-        unknown = sorted(
-            (cell for cell in cells if s[cell[0]][cell[1]] == 0),
-            key=lambda cell: -entries[cell[0]][cell[1]],
-        )
+        unknown = [(i, c) for i, c in cells if s[i][c] == 0]
+        unknown.sort(key=lambda cell: -entries[cell[0]][cell[1]])
         for i, c in unknown[: ceil(round(len(cells) * rate, 9))]:
             entries[i][c] = log_p(z[i][c]) if flip else 0.0
         return entries
@@ -112,9 +110,8 @@ def em(alpha, eps=0.0):
         p = sigmoid(z)
         return alpha * (p * log(p + eps) + (1 - p) * log(1 - p + eps))
 
-    return entrywise(
-        lambda z: -log(sigmoid(z) + eps), unknown, lambda z: -log(1 - sigmoid(z) + eps)
-    )
+    positive, negative = (lambda z, sign=sign: -log(sigmoid(sign * z) + eps) for sign in (1, -1))
+    return entrywise(positive, unknown, negative)
 
 
 def two_class(loss):

@@ -22,11 +22,8 @@ def load_tool(name):
 
 
 pages = load_tool("method_pages")
-framework_table, needs_table, options_table = (
-    pages.framework_table,
-    pages.needs_table,
-    pages.options_table,
-)
+framework_table, needs_table = pages.framework_table, pages.needs_table
+options_table = pages.options_table
 
 
 def row(name):
@@ -77,14 +74,11 @@ def test_rewriting_replaces_only_the_table(tmp_path, capsys):
 
 def test_a_page_may_have_several_parts_and_those_of_other_generators():
     other = "<!-- generated: another -->\nkept\n<!-- end -->\n"
-    own = [
-        f"<!-- generated: {name} -->\n<!-- end -->\n" for name in ("needs_table", "bibliography")
-    ]
-    text = other + "".join(own)
-    expected = text.replace("needs_table -->\n", f"needs_table -->\n{needs_table()}")
-    assert pages.rewritten(text) == expected.replace(
-        "bibliography -->\n", f"bibliography -->\n{pages.bibliography()}"
-    )
+    text = expected = other
+    for name in ("needs_table", "bibliography"):
+        text += f"<!-- generated: {name} -->\n<!-- end -->\n"
+        expected += f"<!-- generated: {name} -->\n{getattr(pages, name)()}<!-- end -->\n"
+    assert pages.rewritten(text) == expected
 
 
 @pytest.mark.parametrize("name", losses.names())
@@ -124,19 +118,16 @@ def test_a_citation_has_its_links():
 
 def test_options_are_those_of_the_signature_with_published_values_and_sources():
     lines = options_table("em_apl").splitlines()
-    assert (
-        "| `theta` | `0.9` | share of each class's unknown labels that have a pseudo-label "
-        "at the end. |"
-    ) in lines
+    theta = "share of each class's unknown labels that have a pseudo-label at the end."
+    assert f"| `theta` | `0.9` | {theta} |" in lines
     values = pages.published_table("em_apl").splitlines()
     assert "| `beta` | 0.02 | 0.9 | 0.2 | 0.4 | 1 |" in values
     assert "1: Correr-Zhou/SPML-AckTheUnknown, settings per data set." in values
     assert "| `gamma_pos` | 1 | 0 | 1 | 1 | 1, 2 |" in pages.published_table("asl")
     assert "| `lr` |  | 0.0001 |  |  | 2 |" in pages.published_table("asl")
     assert "| `lr`, tried | 0.01, 0.001, 0.0001, 1e-5 |" in pages.published_table("an")
-    assert (
-        "| [`role`](methods/role.md) | index | linear | 1.1 MB | 63 MB | 117 MB |" in needs_table()
-    )
+    role = "| [`role`](methods/role.md) | index | linear | 1.1 MB | 63 MB | 117 MB |"
+    assert role in needs_table()
 
 
 def test_the_example_runs(capsys):

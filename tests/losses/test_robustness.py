@@ -97,18 +97,16 @@ def test_the_largest_logits_keep_their_slope(reduction, share, total):
 def test_finite_at_any_logit_with_other_options(name, options, dtype):
     observed, logits = every_label()[0], torch.tensor([EXTREME] * 3, dtype=dtype)
     for epoch, epochs in EPOCHS:
-        assert_finite(
-            build(name, observed, **options), logits, observed, epoch=epoch, epochs=epochs
-        )
+        loss = build(name, observed, **options)
+        assert_finite(loss, logits, observed, epoch=epoch, epochs=epochs)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_gradients_do_not_vanish_for_hopeless_positives(name):
     """Without eps the log keeps its slope; only losses of a probability give positives up."""
     observed = torch.ones(1, 1)
-    _, gradient = value_and_gradient(
-        build(name, observed, reduction="sum"), torch.tensor([[-90.0]]), observed
-    )
+    loss = build(name, observed, reduction="sum")
+    _, gradient = value_and_gradient(loss, torch.tensor([[-90.0]]), observed)
     if name not in ("gce", "taylor_ce"):
         assert gradient.item() < -0.05
 

@@ -37,9 +37,8 @@ def test_quantiles_are_those_of_the_distribution(a, b, level):
     y, place = drawn(a, b, salt=11)[0].detach().double(), stats.beta(a, b).ppf(level)
     place = min(max(place, 2e-5), 1 - 2e-5)
     share = stats.beta(a, b).cdf(place)
-    assert (y <= place).double().mean().item() == pytest.approx(
-        share, abs=5 * math.sqrt(0.25 / DRAWS)
-    )
+    error = 5 * math.sqrt(0.25 / DRAWS)
+    assert (y <= place).double().mean().item() == pytest.approx(share, abs=error)
 
 
 @pytest.mark.parametrize(("a", "b"), [shape for shape in SHAPES if min(shape) > 1e-4])
@@ -54,11 +53,8 @@ def test_the_slope_of_the_draws_is_that_of_the_mean(a, b):
 
 def test_the_slope_is_that_of_the_drawn_number():
     torch.manual_seed(0)
-    a, b = torch.rand(6, 3, dtype=torch.float64) + 0.3, torch.rand(6, 3, dtype=torch.float64) + 0.3
-    index = torch.arange(6)
-    assert torch.autograd.gradcheck(
-        lambda a, b: draw(a, b, index, 3), (a.requires_grad_(), b.requires_grad_())
-    )
+    shapes = [(torch.rand(6, 3, dtype=torch.float64) + 0.3).requires_grad_() for _ in range(2)]
+    assert torch.autograd.gradcheck(lambda a, b: draw(a, b, torch.arange(6), 3), shapes)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -68,11 +64,8 @@ def test_draws_are_finite_and_within_the_limit_at_any_concentration(dtype):
     a, b = (each.repeat(500, 1) for each in torch.cartesian_prod(shapes, shapes).unbind(dim=1))
     a, b = a.to(dtype).requires_grad_(), b.to(dtype).requires_grad_()
     logits = draw(a, b, torch.arange(500), 1)
-    assert (
-        logits.dtype == dtype
-        and logits.isfinite().all()
-        and logits.abs().max().item() <= LIMIT + 1e-5
-    )
+    assert logits.dtype == dtype and logits.isfinite().all()
+    assert logits.abs().max().item() <= LIMIT + 1e-5
     for of in (logits, logits.sigmoid(), torch.nn.functional.softplus(logits)):
         for slope in torch.autograd.grad(of.sum(), (a, b), retain_graph=True):
             assert slope.isfinite().all()

@@ -123,26 +123,24 @@ def test_a_known_negative_is_moved_by_its_own_term_only():
 
 
 @pytest.mark.parametrize(
-    ("sums", "epochs", "length"),
-    [
-        ([6.2, 4.9, 5.2, 3.5, 3.1, 2.9, 3.0, 2.9], 30, 7),  # 2.9 and 3.0 against 3.1
-        ([6.0, 5.09, 5.09], 30, 15),  # lower by 15 %
-        ([6.0, 5.5, 5.5], 30, 3),
-        ([6.0, 3.0, 3.0], 30, 15),
-        ([6.0, 6.0, 6.0], 4, 2),
-        ([], 1, 1),
-    ],
+    ("scales", "epochs", "length"),
+    [([0.0, 0.3, 9.0], 30, 3), ([9.0], 30, 1), ([0.0, 0.0], 4, 2), ([0.0], 2, 1), ([], 1, 1)],
 )
-def test_by_default_the_warm_up_ends_when_the_priors_have_settled(sums, epochs, length):
+def test_by_default_the_warm_up_ends_when_half_of_the_loss_is_learned(scales, epochs, length):
     logits, table = random_batch(30, 4)
     loss = create("crisp", table).eval()
-    for epoch, total in enumerate(sums, start=1):
-        if epoch > 1:
-            assert loss.wants_pass(epoch, epochs) == (epoch < epochs)
-        loss.set_extra_state(torch.tensor([*loss.get_extra_state().tolist(), total]))
-        expected = {"positives": pytest.approx(total)}
-        ended = epoch >= length
-        assert loss.record(epoch, epochs) == expected | ({"warmup": length} if ended else {})
+    share = (table == 1).double().mean(dim=0)
+    constant = losses.create("an")(share.logit().expand(30, 4), table).item()
+    for epoch, scale in enumerate(scales, start=1):
+        assert loss.wants_pass(epoch, epochs) and loss.priors.isnan().all()
+        scores = share.logit() + scale * torch.where(table == 1, 1.0, -1.0)
+        loss.take_scores(scores, torch.arange(30))
+        loss.end_epoch(epoch, epochs)
+        ratio = losses.create("an")(scores, table).item() / constant
+        expected = {"relative_loss": pytest.approx(ratio, rel=1e-5)}
+        if epoch == length:
+            expected |= {"warmup": length, "positives": loss.priors.nansum().item()}
+        assert loss.record(epoch, epochs) == expected
     assert loss.warmup_epochs(epochs) == length
     warm = losses.create("an")(logits, table)
     loss.priors.fill_(0.3)
@@ -152,15 +150,15 @@ def test_by_default_the_warm_up_ends_when_the_priors_have_settled(sums, epochs, 
     assert loss.warmup_epochs(epochs) == max(epochs // 2, 1)
 
 
-def test_the_sum_of_the_priors_is_recorded_only_if_the_warm_up_depends_on_it():
+def test_a_warm_up_that_is_set_is_not_recorded():
     logits, table = random_batch(30, 4)
     for options, recorded in (({}, True), ({"warmup": 1}, False)):
         loss = create("crisp", table, **options)
         loss.take_scores(logits, torch.arange(30))
         loss.end_epoch(1, 9)
-        expected = {"positives": pytest.approx(loss.priors.nansum().item())}
-        assert loss.record(1, 9) == (expected if recorded else {})
-        assert loss.record(2, 9) == {}  # after an epoch without a pass
+        assert bool(loss.record(1, 9)) == recorded
+        assert loss.record(9, 9) == {}  # no pass follows the last epoch
+    assert create("crisp", table, priors=[0.5] * 4).record(3, 9) == {}
 
 
 def test_priors_are_estimated_after_the_warm_up_and_stored():

@@ -104,10 +104,8 @@ def test_a_map_of_the_whole_picture_is_read_as_training_cuts_it():
 
 def test_without_boxes_a_batch_counts_as_whole_pictures():
     logits, table = random_batch(4, 3)
-    loss, call = (
-        method(table, scl=1.0, grid=6),
-        {**CALL, "index": torch.arange(4), "features": torch.zeros(4, 3, 3, 3)},
-    )
+    loss = method(table, scl=1.0, grid=6)
+    call = {**CALL, "index": torch.arange(4), "features": torch.zeros(4, 3, 3, 3)}
     loss.see(MIRRORED.expand(4, -1))
     loss(logits, table, **call)
     assert 0 < loss.heat.seen.float().mean() < 0.5

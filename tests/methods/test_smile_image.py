@@ -4,7 +4,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from spml import losses
 from spml.methods.smile import image as smile_image
 from tests.losses.common import embeddings, random_batch
 from tests.methods.smile import CLASSES, IMAGE, INDEX, an, image_form, kl, soft
@@ -59,9 +58,7 @@ class TestOnPictures:
     def test_the_warm_up_assumes_negative_twice(self, warmup, epoch):
         method = image_form(warmup=warmup, sample=False)
         a, b = method.form.concentrations(SHOWN[..., :3])
-        expected = losses.create("an")(self.logits, self.observed) + losses.create("an")(
-            (a / b).log(), self.observed
-        )
+        expected = sum(an(z, self.observed).mean() for z in (self.logits, (a / b).log()))
         value = method(self.logits, self.observed, epoch=epoch, **CALL)
         assert value.item() == pytest.approx(expected.item())
         assert (method.form.queue.classes == -1).all()
@@ -78,18 +75,14 @@ class TestOnPictures:
 
     def test_logit_and_d_use_different_random_numbers(self, monkeypatch):
         asked = {}
-        monkeypatch.setattr(
-            smile_image, "draw", lambda a, b, index, salt: asked.setdefault("d", (salt, a.log()))[1]
-        )
-        monkeypatch.setattr(
-            smile_image.keyed,
-            "normal",
-            lambda index, salt, c: asked.setdefault("z", (salt, torch.zeros(6, c)))[1],
-        )
+        zeros = lambda name, salt: asked.setdefault(name, salt) * self.logits  # noqa: E731
+        monkeypatch.setattr(smile_image, "draw", lambda a, b, index, salt: zeros("d", salt))
+        normal = lambda index, salt, classes: zeros("z", salt)  # noqa: E731
+        monkeypatch.setattr(smile_image.keyed, "normal", normal)
         method = image_form()
         method.salt = 700
         method(self.logits, self.observed, epoch=3, **CALL)
-        d, z = asked["d"][0], asked["z"][0]
+        d, z = asked["d"], asked["z"]
         assert {d, z} <= set(range(700, 704)) and z not in (d, d + 1)  # a draw uses two
 
     def test_concentrations_do_not_vanish(self):

@@ -114,9 +114,8 @@ class TestEmApl:
                     free.sort(key=lambda i, c=c, scores=scores: scores[i, c].item())
                     chosen = free[: math.floor(0.9 * unknown / (4 - 2))]
                     marked |= {(i, c) for i in chosen}
-                    torch.testing.assert_close(
-                        method.targets[chosen, c], scores[chosen, c].sigmoid()
-                    )
+                    stored = method.targets[chosen, c]
+                    torch.testing.assert_close(stored, scores[chosen, c].sigmoid())
             assert {tuple(pair) for pair in (method.targets >= 0).nonzero().tolist()} == marked
 
     def test_carried_over_and_listed_pseudo_labels_count_towards_the_share(self):

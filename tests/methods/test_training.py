@@ -114,6 +114,16 @@ def test_a_number_from_complete_labels_is_recorded(scenes, quick, tmp_path):
     assert side["mean_inverse_positives"] == 0.4
 
 
+def test_the_warm_up_that_crisp_chose_is_in_the_history(scenes, quick, tmp_path):
+    settings = replace(quick, method="crisp", epochs=4)
+    fit(scenes, settings, tmp_path / "run", quiet=True)
+    lines = (tmp_path / "run" / "history.jsonl").read_text().splitlines()
+    history = [json.loads(line) for line in lines]
+    assert ["relative_loss" in line for line in history] == [False, True, True, False, False]
+    assert ["positives" in line for line in history] == [False, False, True, True, False]
+    assert [line.get("warmup") for line in history] == [None, None, 2, 2, None]
+
+
 def test_linear_init_sees_whole_pictures(scenes, quick, tmp_path):
     settings = replace(quick, method="en", epochs=1, linear_init=1, **MOVED)
     result = fit(scenes, settings, tmp_path / "run", options=HEAT_MAPS, quiet=True)

@@ -24,9 +24,8 @@ def test_resampled_map_equals_the_metric_on_resampled_items(steps):
     rng = np.random.RandomState(7)
     for value in values:
         rows = rng.randint(len(scores), size=len(scores))
-        assert value == pytest.approx(
-            100 * mean_average_precision(scores[rows], labels[rows]), abs=1e-4
-        )
+        expected = 100 * mean_average_precision(scores[rows], labels[rows])
+        assert value == pytest.approx(expected, abs=1e-4)
 
 
 def test_resampled_map_does_not_depend_on_the_block_size(monkeypatch):
@@ -40,9 +39,8 @@ def test_a_resample_without_positives_counts_as_the_metric_does():
     scores, labels = np.arange(8.0)[:, None], -np.ones((8, 1), np.int8)
     labels[3] = 1
     values, rng = resampled_map(scores, labels, 50, seed=1), np.random.RandomState(1)
-    times = np.array(
-        [(rng.randint(8, size=8) == 3).sum() for _ in range(50)]
-    )  # that the one positive is drawn
+    # how often the one positive is drawn
+    times = np.array([(rng.randint(8, size=8) == 3).sum() for _ in range(50)])
     assert {0, 1, 2} <= set(times.tolist()) and ((values > 0) == (times > 0)).all()
 
 

@@ -35,9 +35,8 @@ def worker(rank, folder, shards):
     for _ in range(2):  # a second epoch, after reset, must not see the first
         for rows in torch.tensor(shards[rank], dtype=torch.long).split(6):
             if len(rows):
-                metric.update(
-                    logits[rows].double(), truth[rows], index=rows
-                )  # an idle process gathers float32
+                # float64, where an idle process gathers float32
+                metric.update(logits[rows].double(), truth[rows], index=rows)
         result = metric.compute()
         local = sum(len(part) for part in metric.index)
         metric.reset()
@@ -89,9 +88,8 @@ def test_items_without_index_all_count(metric):
 def test_half_precision(metric, dtype):
     logits, truth = make()
     metric.update(logits.to(dtype), truth.float())
-    np.testing.assert_array_equal(
-        metric.compute()["per_class"], average_precision(logits.to(dtype), truth)
-    )
+    expected = average_precision(logits.to(dtype), truth)
+    np.testing.assert_array_equal(metric.compute()["per_class"], expected)
 
 
 def test_float64_is_stored_after_set_dtype(metric):

@@ -14,7 +14,7 @@ import torch
 
 from spml.files import write_json
 from spml.model import load_model
-from spml.runs.folder import MARK, TRAILER, read_checkpoint, write_checkpoint
+from spml.runs.checkpoint import MARK, TRAILER, read_checkpoint, write_checkpoint
 from spml.runs.run import Run
 from tests.conftest import contents, failing, outcome, refused, spml
 

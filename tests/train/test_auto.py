@@ -1,7 +1,9 @@
 """`--method auto`: the race, its folder, resuming, and what it may read."""
 
+import html
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -14,6 +16,7 @@ import pytest
 
 from spml.data import load
 from spml.errors import UserError
+from spml.report.run_page import write_report
 from spml.runs.run import Run
 from spml.train import Settings, fit
 
@@ -26,7 +29,7 @@ from spml.train import Settings, fit
 
 fit(
     load(sys.argv[1]),
-    Settings(epochs=2, accelerator="cpu"),
+    Settings(epochs=2, accelerator="cpu", devices=int(sys.argv[3])),
     sys.argv[2],
     resume=True,
     quiet=True,
@@ -77,6 +80,14 @@ def test_the_folder_is_the_run_of_the_winner(raced, table, tmp_path):
         assert (again / name).read_bytes() == (raced / name).read_bytes()
 
 
+def test_the_page_of_a_run_shows_the_race(raced, tmp_path):
+    write_report([raced], tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    for one in json.loads((raced / "race.json").read_text())["candidates"]:
+        row = rf"<td>{one['name']}</td>.*?{one['score']:.1f}.*?{one['cost']:.1f}.*?"
+        assert re.search(row + re.escape(html.escape(one["outcome"])), text, re.DOTALL)
+
+
 def test_the_race_stays_within_its_budget_and_names_every_candidate(raced):
     race = json.loads((raced / "race.json").read_text())
     assert 2 < race["spent"] <= race["budget"] == 2.5
@@ -105,6 +116,21 @@ def test_unobserved_labels_change_nothing(table, raced, tmp_path):
     assert content(out) == content(raced)
 
 
+def test_candidates_side_by_side_on_two_devices_give_the_same_bytes(table, raced, tmp_path):
+    out = tmp_path / "run"
+    settings = Settings(epochs=EPOCHS, accelerator="cpu", devices=2)
+    fit(load(table), settings, out, quiet=True)
+    assert content(out) == content(raced)
+
+
+def test_a_launcher_of_several_processes_is_refused(table, tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "one")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(UserError, match="leave the launcher out"):
+        fit(load(table), Settings(epochs=EPOCHS, accelerator="cpu"), tmp_path / "run", quiet=True)
+
+
 def load_sparse(labels):
     from spml.data import SparseLabels
 
@@ -114,14 +140,19 @@ def load_sparse(labels):
 def test_a_killed_race_resumes_to_the_same_bytes(table, raced, tmp_path):
     out = tmp_path / "run"
     command = [sys.executable, "-c", SCRIPT, str(table), str(out)]
-    for wanted in ("race/em-0.2/last.ckpt", "race/gr-flat-short/config.json", "race.json"):
-        process = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    moments = {
+        "race/em-0.2/last.ckpt": "1",
+        "race/gr-flat-short/config.json": "2",
+        "race.json": "1",
+    }
+    for wanted, devices in moments.items():
+        process = subprocess.Popen([*command, devices], env={**os.environ, "OMP_NUM_THREADS": "1"})
         deadline = time.time() + 120
         while not (out / wanted).exists() and process.poll() is None and time.time() < deadline:
             time.sleep(0.005)
         process.send_signal(signal.SIGKILL)
         process.wait()
-    subprocess.run(command, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    subprocess.run([*command, "1"], check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
     assert content(out) == content(raced)
 
 
@@ -145,6 +176,21 @@ def test_without_a_budget_the_first_candidate_trains(table, tmp_path):
     assert json.loads((out / "race.json").read_text())["spent"] == 0
 
 
+def test_a_budget_for_it_cross_fits_every_candidate(table, tmp_path):
+    few = load(table)
+    few = replace(few, train_rows=few.train_rows[:100], val_rows=few.val_rows[:40])
+    out = tmp_path / "run"
+    settings = Settings(epochs=1, accelerator="cpu", race_budget=45)
+    result = fit(few, settings, out, quiet=True)
+    race = json.loads((out / "race.json").read_text())
+    best = max(race["candidates"], key=lambda one: one["score"])
+    assert best["name"] == race["winner"] and best["method"] == result["method"]
+    assert result["test_map"] is not None and 40 < race["spent"] <= 45
+    assert all("in 5 folds" in one["outcome"] for one in race["candidates"] if one is not best)
+    held = [Run(out / "race" / f"an-fold{number}").observed.val_rows for number in range(5)]
+    assert sorted(np.concatenate(held)) == sorted([*few.train_rows, *few.val_rows])
+
+
 def test_too_few_observed_labels_decide_nothing(table, tmp_path):
     few = load(table)
     few = replace(few, train_rows=few.train_rows[:100], val_rows=few.val_rows[:40])
@@ -158,6 +204,7 @@ def test_too_few_observed_labels_decide_nothing(table, tmp_path):
     [
         (Settings(selection="complete"), {}, "which these data lack; use 'observed'"),
         (Settings(race_budget=-1), {}, "must not be negative"),
+        (Settings(accelerator="cuda", devices=99), {}, "--devices 99, but this machine has"),
         (Settings(method="auto"), {"q3": 1.0}, "name a method"),
     ],
 )

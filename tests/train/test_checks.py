@@ -9,15 +9,10 @@ from spml import losses
 from spml.data import load
 from spml.model import Classifier
 from spml.train import Settings, fit
-from spml.train import resolve as checks
+from spml.train import fitting as checks
 from spml.train.device import smallest_share
-from spml.train.resolve import (
-    check_method,
-    check_model,
-    check_single_item,
-    memory_note,
-    warmup_note,
-)
+from spml.train.fitting import memory_note, warmup_note
+from spml.train.resolve import check_method, check_model, check_single_item
 from tests.conftest import refused
 from tests.train.settings import resolved
 

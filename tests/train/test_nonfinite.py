@@ -9,7 +9,7 @@ import torch
 from spml.errors import UserError
 from spml.model import Classifier, load_model
 from spml.model.graphs import FastForward
-from spml.runs.folder import read_checkpoint
+from spml.runs.checkpoint import read_checkpoint
 from spml.train.device import Processes
 from spml.train.step import LossWatch, Step, all_finite
 from tests.conftest import history, refused

@@ -11,7 +11,7 @@ import torch
 from spml import losses
 from spml.keyed import key
 from spml.model import Classifier
-from spml.runs.folder import read_checkpoint, write_checkpoint
+from spml.runs.checkpoint import read_checkpoint, write_checkpoint
 from spml.train.state import (
     Parts,
     Progress,

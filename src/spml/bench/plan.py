@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol
 from spml.data.benchmarks import BENCHMARKS
 from spml.losses import code
 from spml.losses.metadata import Options, Space, plain
+from spml.runs.settings import AUTO
 
 Stage = Literal["trial", "final"]
 Record = dict[str, Any]  # a JSON document; `record.read_record` and `files.read_collected` check it
@@ -60,7 +61,7 @@ class Run:
         A user's own method gets a new id when its file changes.
         """
         identity = _canonical([self.data, self.method, self.options, self.settings])
-        if own := code(self.method):
+        if self.method != AUTO and (own := code(self.method)):
             identity.append(own)
         digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:10]
         return f"{re.sub(r'[^A-Za-z0-9_]+', '-', self.method)}-{digest}-{self.seed}"
@@ -168,7 +169,7 @@ def validation(record: Record | None) -> float | None:
 
 def trimmed(method: str, data: str, options: Mapping[str, Any]) -> Options:
     """Return the options that differ from the published values and defaults, as JSON values."""
-    usual = _usual(method, benchmark(data))
+    usual = _usual(method, benchmark(data)) if options else {}
     return {
         name: plain(options[name])
         for name in sorted(options)
@@ -178,9 +179,14 @@ def trimmed(method: str, data: str, options: Mapping[str, Any]) -> Options:
 
 @lru_cache(maxsize=1024)
 def _usual(method: str, data: str) -> Options:
-    from spml.train.resolve import method_options
+    from spml.data.readers.read import is_named
+    from spml.train.resolve import FROM_DATA, method_options
 
-    return method_options(method, data, {})
+    usual = method_options(method, data, {})
+    if not is_named(data):  # own data decide these, so a value that is set is never the usual one
+        for name in FROM_DATA.get(method, ()):
+            del usual[name]
+    return usual
 
 
 def benchmark(data: str) -> str:

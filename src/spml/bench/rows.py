@@ -14,6 +14,7 @@ from spml import losses
 from spml.bench.plan import Case
 from spml.data.benchmarks import paper_counts
 from spml.losses.metadata import Options, Space
+from spml.runs.settings import AUTO
 
 if TYPE_CHECKING:
     from spml.data import Experiment
@@ -44,6 +45,9 @@ def method_cases(
     cases = []
     for name in methods:
         fixed = dict(options.get(name, {}))
+        if name == AUTO:
+            cases.append(Case(name, name))
+            continue
         losses.check_options(name, fixed)
         cases.append(Case(name, name, fixed, space=losses.space(name).without(fixed)))
     return tuple(cases)

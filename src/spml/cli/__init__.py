@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol
 import tyro
 
 from spml.errors import DataError, UserError
-from spml.machine import started_first
+from spml.machine import out_of_memory, started_first
 from spml.runs.settings import REMOVED_FLAGS
 
 if TYPE_CHECKING:
@@ -84,6 +84,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if "SPML_TRACEBACK" in os.environ:
             raise
+        if out_of_memory(error):
+            log("out of memory; give a smaller --batch-size, or close other programs")
+            return 2
         kind = type(error).__name__
         log(f"unexpected {kind}: {_one_line(error)} (SPML_TRACEBACK=1 shows the traceback)")
         return 1

@@ -64,6 +64,8 @@ def download(
     part = path.with_name(f"{remote.name}.part")
     with _locked(part) as file:
         _complete(remote, file, folder, advance, attempts, wait)
+        file.flush()
+        os.fsync(file.fileno())
     if problem := _problem(part, remote, advance):
         part.unlink()
         raise DataError(
@@ -209,7 +211,9 @@ def unpack(archive: Path, folder: Path, expected: int, *, advance: Advance = sil
         for size in _extract(archive, beside):
             written += size
             advance(f"unpacking {archive.name}", written, expected)
+        os.sync()  # a power cut must not leave half of a file in place
         _merge(beside, folder)
+        os.sync()  # nor a mark without the files
     except DAMAGED as error:
         reason = str(error) or type(error).__name__
         raise DataError(

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spml.errors import DataError
+from spml.files import encodable
 
 DENSE_LIMIT = 2 * 1024**3  # bytes that .labels may take
 SPLITS = ("train", "val", "test")
@@ -213,6 +214,10 @@ class LabelTable:
         if len(set(classes)) < len(classes):
             twice = next(name for name in classes if list(classes).count(name) > 1)
             raise DataError(f"class {twice!r} appears twice; give each class one column")
+        for kind, names in (("item", items), ("class", classes)):
+            if not encodable("".join(names)):
+                wrong = next(name for name in names if not encodable(name))
+                raise DataError(f"{kind} {wrong!r} is no text in UTF-8; rename it")
         if x is not None and len(x) != len(items):
             raise DataError(f"x has {len(x)} rows, the table {len(items)}")
         self.items, self.classes, self.sparse = items, list(classes), sparse

@@ -175,9 +175,8 @@ class Step(Component):
     def __init__(self, tau: RampLike, from_epoch: int = 1) -> None:
         super().__init__()
         self.tau, self.from_epoch = Ramp(tau), from_epoch
-        self.formula = f"1 if p > {self.tau} else 0" + (
-            f" (from epoch {from_epoch})" if from_epoch > 1 else ""
-        )
+        start = f" (from epoch {from_epoch})" if from_epoch > 1 else ""
+        self.formula = f"1 if p > {self.tau} else 0{start}"
 
     def forward(self, p: Tensor, context: Context) -> Value:
         return (p > self.tau.at(context)).to(p.dtype) if context.epoch >= self.from_epoch else 0.0
@@ -255,9 +254,8 @@ class Largest(Component):
         self.formula = f"{value:g} for {share}, else {1 - value:g}"
 
     def forward(self, p: Tensor, context: Context) -> Value:
-        selected = largest_unknown(
-            context.logits, context.observed, (context.epoch - 1) * self.delta
-        )
+        share = (context.epoch - 1) * self.delta
+        selected = largest_unknown(context.logits, context.observed, share)
         if selected is None:
             return 1 - self.value
         return torch.where(selected, self.value, 1 - self.value).to(p.dtype)

@@ -185,9 +185,8 @@ class UnifiedLoss(Method):
         """v (k_hat L2 + (1 - k_hat) L3) for unknown labels, L3 for known ones."""
         unknown = context.observed == 0
         if isinstance(k, Tensor):
-            mixed = torch.lerp(
-                negative, self._positive(logits, context), torch.where(unknown, k, 0.0)
-            )
+            k = torch.where(unknown, k, 0.0)
+            mixed = torch.lerp(negative, self._positive(logits, context), k)
         elif k == 0:
             mixed = negative
         else:
@@ -221,9 +220,8 @@ def prepared(logits: Tensor, observed: Tensor) -> Tensor:
         ValueError: logits and observed differ in shape.
     """
     if logits.shape != observed.shape:
-        raise ValueError(
-            f"logits {tuple(logits.shape)} and observed {tuple(observed.shape)} differ in shape"
-        )
+        shapes = f"logits {tuple(logits.shape)} and observed {tuple(observed.shape)}"
+        raise ValueError(f"{shapes} differ in shape")
     return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 

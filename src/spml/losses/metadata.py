@@ -144,13 +144,14 @@ class Space:
 
     def without(self, fixed: Iterable[str]) -> Space:
         """The same space without the sets of options that would change one of the fixed options."""
+        names = frozenset(fixed)
 
         def free(choices: Iterable[Options]) -> tuple[Options, ...]:
-            return tuple(options for options in choices if set(fixed).isdisjoint(options))
+            return tuple(options for options in choices if names.isdisjoint(options))
 
-        dimensions = {name: free(choices) for name, choices in self.dimensions.items()}
-        kept = {name: choices for name, choices in dimensions.items() if choices}
-        return Space(kept, free(self.alternatives))
+        every = self.dimensions.items()
+        dimensions = {name: left for name, choices in every if (left := free(choices))}
+        return Space(dimensions, free(self.alternatives))
 
 
 @dataclass(frozen=True, kw_only=True)

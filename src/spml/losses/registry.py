@@ -309,7 +309,6 @@ def _is_loss(maker: Callable[..., Any]) -> bool:
 def _argument_help(doc: str) -> dict[str, str]:
     """Argument names and texts of the docstring's Args section."""
     section = re.search(r"^Args:\n((?:    .*\n?|\n)+)", doc, re.MULTILINE)
-    pairs = re.findall(
-        r"^    (\w+): (.*(?:\n {8}.*)*)", section[1] if section else "", re.MULTILINE
-    )
+    arguments = section[1] if section else ""
+    pairs = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", arguments, re.MULTILINE)
     return {name: re.sub(r"\s+", " ", text).strip() for name, text in pairs}

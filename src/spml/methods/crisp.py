@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from spml.losses.components import Context
@@ -15,7 +16,7 @@ from spml.methods.parts.labels import known_labels
 from spml.methods.parts.passes import PassMethod
 from spml.methods.parts.priors import estimate_priors
 
-SETTLED = 0.85  # least factor by which two epochs lower the sum of the priors in the warm-up
+LEARNED = 0.5  # share of the loss of constant predictions at which the warm-up ends
 
 
 @method(
@@ -53,15 +54,15 @@ SETTLED = 0.85  # least factor by which two epochs lower the sum of the priors i
 
     **In the framework.** It does not fit: the second term depends on all items of a class.
 
-    **Warm-up.** Shares estimated from a barely trained model are far too large. By default shares
-    are estimated after every epoch, and the warm-up ends when two epochs together have lowered
-    their sum by less than 15 %, at the latest after half of the epochs. The sum (`positives`) and
-    the length (`warmup`) are in `history.jsonl`. Much longer, and the model has learned the
-    observed positives by heart, which makes the shares too small.
+    **Warm-up.** Shares estimated from a barely trained model are far too large, and those of a
+    model that knows the observed positives by heart are too small. By default the warm-up ends when
+    the loss of `an` on the training split has fallen to half of what constant predictions cost, at
+    the latest after half of the epochs. `history.jsonl` has this ratio (`relative_loss`), the
+    length (`warmup`) and the sum of the estimated shares (`positives`).
 
     **State and cost.** Three numbers for each class; during a pass a score (4 bytes) for each item
     and class. A pass over the training split after each epoch from the first, or from `warmup` if
-    it is set, to the last but one, and a sort of each class's scores.
+    it is set, to the last but one, and a sort of each class's scores after the warm-up.
 
     **Differences.** No released code was found. The paper trains with a modified form (its Eq. 8,
     with a weight and logits in place of probabilities) that could not be read; this is its Eq. 7.
@@ -85,8 +86,8 @@ class crisp(PassMethod):  # noqa: N801  (methods are called by their names)
 
     Args:
         warmup: epochs of assume-negative at the start; at least 1 unless priors are given. None
-            ends it when the sum of the estimated priors has settled, at the latest after half of
-            the epochs.
+            ends it when their loss is half of that of constant predictions, at the latest after
+            half of the epochs.
         positive_weight: weight of the observed positives; 2 in Eq. 7.
         prior_weight: weight of the mean's distance from the prior; 1 in Eq. 7.
         momentum: weight of the old value in the running mean; near 1 it lags behind the model,
@@ -123,7 +124,7 @@ class crisp(PassMethod):  # noqa: N801  (methods are called by their names)
         if warmup == 0 and not self.fixed_priors:
             raise ValueError("warmup must be at least 1 if priors are estimated, not 0")
         self.chosen, self.warmup = warmup, warmup or 1
-        self.sums: list[float] = []  # of the estimated priors after each epoch
+        self.ratios: list[float] = []  # of the loss to that of constants, after each epoch
         self.momentum, self.reduction = momentum, reduction
         self.positive_weight, self.prior_weight = positive_weight, prior_weight
         self.delta, self.tau, self.items, self.observed = delta, tau, items, observed
@@ -170,43 +171,50 @@ class crisp(PassMethod):  # noqa: N801  (methods are called by their names)
         if self.chosen is not None:
             return self.chosen
         latest = max(epochs // 2, 1)
-        return min(_settled(self.sums) or latest, latest)
+        enough = (epoch for epoch, ratio in enumerate(self.ratios, 1) if ratio <= LEARNED)
+        return min(next(enough, latest), latest)
 
     def wants_pass(self, epoch: int, epochs: int) -> bool:
         """From the end of the warm-up, or the first epoch, on, unless priors are given."""
         return not self.fixed_priors and super().wants_pass(epoch, epochs)
 
     def use_scores(self, scores: Tensor, epoch: int, epochs: int) -> None:
-        """Estimate the priors and set the running mean to the mean over all items."""
+        """After the warm-up, estimate the priors and set the running mean to that of all items."""
         labels = known_labels(self.observed, self.items, len(self.priors))
+        if self.chosen is None and len(self.ratios) < epoch <= self.warmup_epochs(epochs):
+            self.ratios.append(_relative_loss(scores.cpu(), labels))
+        if epoch < self.warmup_epochs(epochs):
+            return
         self.priors = estimate_priors(scores, labels, self.delta, self.tau).to(self.priors)
         self.running = scores.cpu().sigmoid().mean(dim=0).to(self.running)
-        self.sums.append(float(self.priors.nansum()))
 
     def record(self, epoch: int, epochs: int) -> dict[str, float]:
-        """The estimated number of positives of an item and, once it is over, the warm-up."""
-        if self.chosen is not None or len(self.sums) < epoch:
-            return {}
+        """The loss in a warm-up of free length; after it, its length and the sum of the priors."""
         ended = self.warmup_epochs(epochs)
-        return {"positives": self.sums[-1], **({"warmup": ended} if ended <= epoch else {})}
+        if self.chosen is not None or not self.wants_pass(epoch, epochs):
+            return {}
+        ratio = {"relative_loss": self.ratios[epoch - 1]} if epoch <= len(self.ratios) else {}
+        sums = {"warmup": ended, "positives": float(self.priors.nansum())}
+        return ratio | (sums if ended <= epoch else {})
 
     def carry_over(self) -> None:
         """Warm up again."""
-        self.sums = []
+        self.ratios = []
 
     def get_extra_state(self) -> Tensor:
-        return torch.tensor(self.sums, dtype=torch.float64)
+        return torch.tensor(self.ratios, dtype=torch.float64)
 
     def set_extra_state(self, state: Tensor) -> None:
-        self.sums = state.tolist()
+        self.ratios = state.tolist()
 
 
-def _settled(sums: list[float]) -> int | None:
-    """Number of sums after which the last two have not lowered the least one before by much."""
-    for count in range(3, len(sums) + 1):
-        if min(sums[count - 2 : count]) > SETTLED * min(sums[: count - 2]):
-            return count
-    return None
+def _relative_loss(scores: Tensor, labels: Tensor) -> float:
+    """Loss of assume-negative, divided by that of the share of observed positives of each class."""
+    positive = labels == 1
+    share = positive.double().mean(dim=0)
+    constant = -(torch.xlogy(share, share) + torch.xlogy(1 - share, 1 - share)).mean()
+    loss = F.softplus(torch.where(positive, -scores, scores)).double().mean()
+    return float(loss / constant.clamp(min=1e-12))
 
 
 def _checked(priors: Any, classes: int) -> Tensor:

@@ -139,9 +139,8 @@ class lagc(Method):  # noqa: N801  (methods are called by their names)
         if features.shape[:2] != (2 * len(logits), logits.shape[1]):
             raise ValueError("lagc needs features of both views: embeddings of each label")
         second = context.epoch > round(self.first * context.epochs)
-        present, sure = _pseudo_labels(
-            context.logits, observed, self.tau_second if second else self.tau
-        )
+        tau = self.tau_second if second else self.tau
+        present, sure = _pseudo_labels(context.logits, observed, tau)
         added = self.lam * _consistency(prepared(views, observed), present, sure)
         if second:
             embeddings = self.projection(features.to(self.projection.weight.dtype))

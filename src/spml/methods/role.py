@@ -136,9 +136,8 @@ class role(Method):  # noqa: N801  (methods are called by their names)
     def _half(self, learner: Tensor, teacher: Tensor, context: Context) -> Tensor:
         """Entries of one side: known labels, the other side's prediction, expected positives."""
         present, absent = self.log(learner, context), self.log.absent(learner, context)
-        known = torch.where(
-            context.observed == 1, present, torch.where(context.observed == -1, absent, 0)
-        )
+        negative = torch.where(context.observed == -1, absent, 0)
+        known = torch.where(context.observed == 1, present, negative)
         agreement = torch.lerp(absent, present, teacher.sigmoid())
         entries: Tensor = known + agreement + self.regulariser(learner.sigmoid())
         return entries

@@ -7,7 +7,6 @@ them agree on an item whose probability is exactly at its threshold or too close
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
@@ -20,7 +19,7 @@ import torch
 from torch import Tensor
 
 from spml.errors import DAMAGED, UserError
-from spml.files import replacing, write_json
+from spml.files import encodable, read_json, replacing, write_json
 from spml.metrics.scores import HIGHEST, Mask, Values, as_numpy, reaches, sigmoid, threshold_logits
 from spml.model.backbones import read_tensors
 from spml.model.calibration import Calibration, Knots, Lines, calibration_problem
@@ -148,6 +147,18 @@ def check_weights(folder: Path) -> None:
     _tensors(model_folder(folder) / WEIGHTS)
 
 
+def check_model(folder: Path, best: int, last: int | None = None) -> None:
+    """Raise UserError if a run's model is damaged, or not that of the best epoch.
+
+    One of an epoch after `last` is accepted: that epoch is trained again.
+    """
+    check_weights(folder)
+    stored = read_info(folder).training.get("epoch")
+    repeated = last is not None and isinstance(stored, int) and stored > last
+    if stored != best and not repeated:
+        raise UserError(f"{folder}: of epoch {stored}, but {best} is the best epoch; {DAMAGED}")
+
+
 def _tensors(path: Path) -> Mapping[str, Tensor]:
     if not path.is_file():
         raise UserError(f"{path}: no such file of weights; {DAMAGED}")
@@ -204,9 +215,7 @@ def read_info(folder: Path) -> ModelInfo:
         why = f"no {path.name}" if path.parent.is_dir() else "it is not a folder"
         raise UserError(f"{path.parent}: no model here ({why}); give the folder of a finished run")
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(values, dict):
-            raise TypeError("no JSON object")
+        values = read_json(path)
         if int(values["format"]) > FORMAT:
             raise UserError(f"{path}: written by a newer version of spml; update spml to read it")
         optional = {"head", "calibration"} - set(values)  # missing in older files
@@ -229,6 +238,8 @@ def _problem(info: ModelInfo) -> str | None:
     classes, thresholds, how = info.classes, info.thresholds, info.preprocessing
     if not _all_are(classes, str) or not classes:
         return "classes must be a list of names"
+    if not encodable("".join(classes)):
+        return "a class name is no text"
     if len(set(classes)) < len(classes):
         return "a class stands twice"
     if not _all_are(thresholds, int | float) or not all(0 <= value <= 1 for value in thresholds):
@@ -239,8 +250,8 @@ def _problem(info: ModelInfo) -> str | None:
         problem := calibration_problem(info.calibration, len(classes))
     ):
         return problem
-    if not isinstance(info.backbone, str):
-        return "backbone must be a name"
+    if not isinstance(info.backbone, str) or not isinstance(info.head, str):
+        return "backbone and head must be names"
     if not all(isinstance(table, dict) for table in (how, info.training, info.versions)):
         return "preprocessing, training and versions must be tables"
     wanted = {"pictures": "size", "features": "features"}.get(str(how.get("kind")))

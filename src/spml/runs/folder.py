@@ -5,29 +5,24 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import pickle
 import shutil
 import sys
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from filelock import lock_descriptor
 
 from spml.data import Experiment
 from spml.errors import UserError
-from spml.files import Record, read_json, replacing, write_error, write_json, write_text
+from spml.files import Record, read_arrays, read_json, replacing, write_json, write_text
 from spml.model.store import BEST
 from spml.runs import names, settings
-
-MARK = b"spml1\n"  # precedes the SHA-256 at the end of a checkpoint; torch.load ignores both
-TRAILER = len(MARK) + 32
-BLOCK = 1 << 20
-BEGIN_ANEW = "give --overwrite to begin anew"
+from spml.runs.checkpoint import BEGIN_ANEW, read_checkpoint, write_checkpoint
 
 
 class TakenError(UserError):
@@ -82,6 +77,11 @@ class RunFolder:
     def checkpoint(self) -> Path:
         """Checkpoint that training resumes from."""
         return self.path / names.CHECKPOINT
+
+    @property
+    def previous(self) -> Path:
+        """The checkpoint before the last one."""
+        return self.path / names.PREVIOUS
 
     @property
     def best(self) -> Path:
@@ -150,7 +150,8 @@ class RunFolder:
     @property
     def _progressed(self) -> bool:
         """Whether the run has something to resume: a checkpoint, or a candidate of a race."""
-        return self.checkpoint.exists() or (self.path / names.RACE).exists()
+        progress = self.checkpoint, self.previous, self.path / names.RACE
+        return any(path.exists() for path in progress)
 
     def write_race(self, content: Record) -> None:
         """Write the record of a race."""
@@ -175,21 +176,27 @@ class RunFolder:
             shutil.rmtree(candidate / BEST, ignore_errors=True)
             (candidate / names.CHECKPOINT).unlink(missing_ok=True)
 
-    def write_labels(self, experiment: Experiment, val_truth: npt.NDArray[np.int8]) -> None:
-        """Write the observed labels, and the labels that reports compare scores with."""
+    def write_labels(self, experiment: Experiment, val_truth: npt.NDArray[np.int8]) -> list[str]:
+        """Write the observed labels, and the labels that reports compare scores with.
+
+        Files that hold them already are left alone. Returns the names of the others.
+        """
         observed = experiment.observed
-        if len(observed) * len(experiment.classes) <= 2**31:
-            self._npz(
-                names.OBSERVED,
-                observed=observed.labels,
-                train_rows=experiment.train_rows,
-                val_rows=experiment.val_rows,
-                sha256=np.array(experiment.sha256),
-            )
-        arrays = {"classes": np.array(list(experiment.classes)), "val_truth": val_truth}
+        labels = {"classes": np.array(list(experiment.classes)), "val_truth": val_truth}
         if experiment.test is not None:
-            arrays["test_truth"] = experiment.test.labels
-        self._npz(names.LABELS, **arrays)
+            labels["test_truth"] = experiment.test.labels
+        files: dict[str, dict[str, npt.NDArray[Any]]] = {names.LABELS: labels}
+        if len(observed) * len(experiment.classes) <= 2**31:
+            files[names.OBSERVED] = {
+                "observed": observed.labels,
+                "train_rows": experiment.train_rows,
+                "val_rows": experiment.val_rows,
+                "sha256": np.array(experiment.sha256),
+            }
+        written = [name for name, arrays in files.items() if not self._holds(name, arrays)]
+        for name in written:
+            self._npz(name, **files[name])
+        return written
 
     def write_scores(self, name: str, logits: npt.NDArray[np.float32]) -> None:
         """Write the logits of a split as float16; `scores_name` gives the name."""
@@ -204,24 +211,53 @@ class RunFolder:
 
     def write_result(self, result: Record) -> None:
         """Write the result, the last file of a run."""
+        self.previous.unlink(missing_ok=True)
         write_json(self.path / names.RESULT, result)
 
-    def save_checkpoint(self, state: Record) -> None:
-        """Write the checkpoint; the run that this one replaces is removed."""
-        write_checkpoint(self.checkpoint, {**state, "run": self._identity()})
+    def save_checkpoint(self, state: Record, keep: bool = True) -> None:
+        """Write the checkpoint; the run that this one replaces is removed.
+
+        The checkpoint before it stays as `previous`, unless that is not to be kept.
+        """
+        previous = self.previous if keep else None
+        write_checkpoint(self.checkpoint, {**state, "run": self._identity()}, previous)
         shutil.rmtree(self._aside, ignore_errors=True)
 
-    def load_checkpoint(self) -> Record | None:
-        """Read the checkpoint of this run; None if there is none."""
-        if not self.checkpoint.exists():
-            return None
-        state = read_checkpoint(self.checkpoint)
+    def load_checkpoint(self, report: Callable[[str], None] | None = None) -> Record | None:
+        """Read the checkpoint of this run; None if there is none.
+
+        If the last one is missing or damaged and the one before is whole, that one is read, and
+        `report` receives a line about it.
+        """
+        damage: UserError | None = None
+        for path in (self.checkpoint, self.previous):
+            if path.exists():
+                try:
+                    state = read_checkpoint(path)
+                except UserError as error:
+                    damage = damage or error
+                    continue
+                self._refuse_other_run(path, state)
+                if path == self.previous and report is not None:
+                    what = "missing" if damage is None else "damaged"
+                    report(f"{self.checkpoint} is {what}; resuming from {path.name} before it")
+                return state
+        if damage is not None:
+            raise damage
+        return None
+
+    def check_checkpoints(self) -> None:
+        """Raise UserError if a checkpoint is damaged or that of another run."""
+        for path in (self.checkpoint, self.previous):
+            if path.exists():
+                self._refuse_other_run(path, read_checkpoint(path))
+
+    def _refuse_other_run(self, path: Path, state: Record) -> None:
         if state.get("run") not in (None, self._identity()):
             raise UserError(
-                f"{self.checkpoint} is that of another run: it was written with other settings or "
+                f"{path} is that of another run: it was written with other settings or "
                 f"data than those in {names.CONFIG}; put its own back, or {BEGIN_ANEW}"
             )
-        return state
 
     def _claim(self) -> None:
         self.claim.take(self.path / names.CONFIG)
@@ -278,54 +314,16 @@ class RunFolder:
         key = settings.resume_key(read_json(self.path / names.CONFIG))
         return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
 
+    def _holds(self, name: str, arrays: dict[str, npt.NDArray[Any]]) -> bool:
+        """Whether a file can be read and holds these arrays."""
+        try:
+            stored = read_arrays(self.path / name, tuple(arrays))
+        except UserError:
+            return False
+        return stored is not None and all(
+            np.array_equal(stored[key], value) for key, value in arrays.items()
+        )
+
     def _npz(self, name: str, **arrays: npt.NDArray[Any]) -> None:
         with replacing(self.path / name) as beside, beside.open("wb") as file:
             np.savez_compressed(file, allow_pickle=False, **arrays)
-
-
-def write_checkpoint(path: Path, state: Record) -> None:
-    """Write tensors and plain values with a checksum; a reader sees the old file or the new one."""
-    try:
-        with replacing(path) as beside, beside.open("wb+") as file:
-            torch.save(state, file)
-            length = file.seek(0, os.SEEK_END)
-            digest = _digest(file, length)
-            file.seek(length)
-            file.write(MARK + digest)
-    except RuntimeError as error:  # torch raises it when a write fails
-        raise write_error(path, error) from error
-
-
-def read_checkpoint(path: Path) -> Record:
-    """Read a checkpoint; UserError if the file is incomplete, changed or something else."""
-    try:
-        with path.open("rb") as file:
-            length = max(file.seek(0, os.SEEK_END) - TRAILER, 0)
-            file.seek(length)
-            trailer = file.read()
-            if not trailer.startswith(MARK) or _digest(file, length) != trailer[len(MARK) :]:
-                raise ValueError("its checksum does not fit: it was cut off or changed")
-            file.seek(0)
-            state: Any = torch.load(file, map_location="cpu", weights_only=True)
-        if not isinstance(state, dict) or "epoch" not in state:
-            raise ValueError("it holds no training state")
-    except OSError:
-        raise
-    except pickle.UnpicklingError as error:  # torch's own text explains how to load it anyway
-        reason = "it holds more than tensors and plain values, maybe a program; none of it was run"
-        raise UserError(f"{path} cannot be read ({reason}); {BEGIN_ANEW}") from error
-    except Exception as error:  # torch raises many types for a damaged file
-        lines = str(error).splitlines()
-        reason = lines[0][:150] if lines else type(error).__name__
-        raise UserError(f"{path} cannot be read ({reason}); {BEGIN_ANEW}") from error
-    return state
-
-
-def _digest(file: IO[bytes], length: int) -> bytes:
-    """Return the SHA-256 of the first `length` bytes."""
-    file.seek(0)
-    digest = hashlib.sha256()
-    while length and (block := file.read(min(BLOCK, length))):
-        digest.update(block)
-        length -= len(block)
-    return digest.digest()

@@ -8,6 +8,7 @@ RESULT = "result.json"
 OBSERVED = "observed.npz"
 LABELS = "labels.npz"
 CHECKPOINT = "last.ckpt"
+PREVIOUS = "previous.ckpt"  # until the run is finished
 CALIBRATION = "calibration.json"
 REPORT = "report.html"
 EVALUATIONS = "eval-*.json"  # an asterisk stands for the split
@@ -18,7 +19,10 @@ RACE_ENTRY = "race"  # of config.json, once a race has a winner
 LOGGER = "logger.json"  # the tracker's own name of the run, so that resuming continues it
 LOGGER_FOLDERS = ("tensorboard", "csv", "wandb")
 
-FILES = (CONFIG, HISTORY, RESULT, OBSERVED, LABELS, CHECKPOINT, REPORT, CALIBRATION, RACE, LOGGER)
+FILES = (
+    *(CONFIG, HISTORY, RESULT, OBSERVED, LABELS, CHECKPOINT, PREVIOUS, REPORT, CALIBRATION),
+    *(RACE, LOGGER),
+)
 FOLDERS = (BEST, SCORES, *LOGGER_FOLDERS, RACE_FOLDER)
 ADOPTED = (HISTORY, OBSERVED, LABELS, BEST, SCORES, CHECKPOINT)  # of a race's winner, in order
 WRITTEN = (*FILES, *(f"{BEST}/{name}" for name in (WEIGHTS, INFO, CARD)), f"{SCORES}/*.npz")

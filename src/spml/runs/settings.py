@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 Selection = Literal["observed", "complete"]
 PROTOCOL_SEED = 1200
+AUTO = "auto"  # the method that is a race: spml.train.auto
 
 
 class Role(Enum):
@@ -63,7 +64,7 @@ class Settings:
     Default: auto; gr for the benchmarks and digits."""
     race_budget: float = field(default=2.5, metadata=_EXECUTION)
     """What the race of --method auto may cost besides the winner's training, in multiples of it.
-    0 takes the first candidate without a race."""
+    0 takes the first candidate without a race; from 45 on, five folds cross-fit all candidates."""
     backbone: str | None = None
     """tiny, linear (for feature vectors) or any timm model.
     Default: tf_efficientnet_lite0; resnet50 for benchmarks, tiny for digits,
@@ -128,7 +129,7 @@ class Settings:
     """Kind of device: auto, cpu, cuda or mps."""
     devices: int = field(default=1, metadata=_EXECUTION)
     """Processes per machine, each on its own device; they share every batch.
-    torchrun and SLURM set the number themselves."""
+    A race trains a candidate on each. torchrun and SLURM set the number themselves."""
     nodes: int = field(default=1, metadata=_EXECUTION)
     """Machines, each with --devices devices."""
     compile: Literal["auto", "none", "graphs", "compile"] = field(

@@ -21,7 +21,6 @@ from spml.model import Classifier
 from spml.runs.settings import Resolved
 
 HALF = ("16-mixed", "16")  # Lightning's names of float16 mixed precision
-OUT_OF_MEMORY = (torch.OutOfMemoryError, MemoryError)
 
 
 def uses_cuda(accelerator: str) -> bool:

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from spml.data import Experiment
 from spml.data.images import build
 from spml.runs.settings import Resolved
+from spml.train.resolve import decided_text
 
 
 class Display(build.Progress):
@@ -68,8 +69,8 @@ class Display(build.Progress):
             self._progress.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
-def headline(experiment: Experiment, settings: Resolved) -> str:
-    """Return the first line of a run: data, method and model."""
+def headline(experiment: Experiment, settings: Resolved, options: Mapping[str, Any]) -> str:
+    """Return the first line of a run: data, method with the options the data decided, model."""
     tested = 0 if experiment.test is None else len(experiment.test)
     train, val = len(experiment.train_rows), len(experiment.val_rows)
     model = settings.backbone
@@ -77,7 +78,8 @@ def headline(experiment: Experiment, settings: Resolved) -> str:
         model += f" with head {settings.head}"
     return (
         f"{experiment.name}: {train:,} train, {val:,} val, {tested:,} test, "
-        f"{len(experiment.classes)} classes; {settings.method} on {model}"
+        f"{len(experiment.classes)} classes; "
+        f"{settings.method}{decided_text(settings.method, experiment, options)} on {model}"
     )
 
 

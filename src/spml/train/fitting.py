@@ -15,30 +15,30 @@ from torch import Tensor
 
 from spml import losses
 from spml.data import Experiment, LabelTable
-from spml.data.images.cache import Cache, open_cache
+from spml.data.images.cache import MEMORY_SHARE, Cache, open_cache
+from spml.data.images.store import format_bytes, free_memory
 from spml.errors import Interruption, UserError
 from spml.keyed import key
-from spml.machine import started_first
+from spml.machine import out_of_memory, started_first
 from spml.model import Classifier
 from spml.runs import record
 from spml.runs.folder import RunFolder
-from spml.runs.run import Run
-from spml.runs.settings import Resolved, Settings
-from spml.train.device import OUT_OF_MEMORY, Processes, launch, make_fabric, smallest_share
+from spml.runs.settings import AUTO, Resolved, Settings
+from spml.runs.verify import finished
+from spml.train.device import Processes, launch, make_fabric, smallest_share
 from spml.train.display import Display
 from spml.train.loggers import RunLogger
 from spml.train.loop import Job, Training, epoch_order
 from spml.train.resolve import (
-    AUTO,
     check_method,
     check_model,
     check_single_item,
-    memory_note,
     method_options,
     resolve,
-    warmup_note,
 )
 from spml.train.state import seed_all
+
+LARGE = 2**30  # bytes of a method's memory from which a run prints it
 
 
 def fit(
@@ -108,9 +108,9 @@ def fit(
             Display(quiet or not processes.first) as display,
         ):
             resuming = processes.agreed(resuming)
-            if resuming and Run(run.path).finished:
+            if resuming and (result := finished(run.path, display.line)) is not None:
                 display.line(f"{run.path} is finished")
-                return Run(run.path).require_result()
+                return result
             for note in notes:
                 display.line(note)
             owner, started = _Owner(run, processes, begun=resuming), time.perf_counter()
@@ -133,7 +133,7 @@ def build(
 ) -> tuple[Job, list[str]]:
     """Build the method and the model, and check each before anything is decoded or written."""
     name, items, classes = settings.method, len(experiment.train_rows), len(experiment.classes)
-    chosen = method_options(name, experiment.name, options)
+    chosen = method_options(name, experiment, options)
     notes = [memory_note(name, items, classes, chosen)]
 
     seed_all(key(settings.seed, 0, 1))
@@ -152,6 +152,35 @@ def build(
     labels = train_labels(experiment, method, name)
     job = Job(experiment, settings, chosen, method, model, labels)
     return job, [note for note in notes if note is not None]
+
+
+def memory_note(name: str, items: int, classes: int, options: Mapping[str, Any]) -> str | None:
+    """Describe the memory a method needs, if it is large; raise UserError if it is too large."""
+    size = losses.memory(name, items, classes, **options)
+    free = free_memory(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+    note = f"{name} keeps {format_bytes(size)} for {items:,} items of {classes:,} classes"
+    if free is not None and size > MEMORY_SHARE * free:
+        raise UserError(
+            f"{note}, but only {format_bytes(free)} of memory are free; "
+            "give other options or another --method"
+        )
+    return note if size >= LARGE else None
+
+
+def warmup_note(
+    method: losses.Method, name: str, options: Mapping[str, Any], epochs: int
+) -> str | None:
+    """Warn if training ends before the warm-up of a method does."""
+    warmup = options.get("warmup")
+    if name not in losses.names() or not isinstance(warmup, int) or warmup < epochs:
+        return None
+    if not method.needs & {"pass", "features"}:
+        return None  # these options have no warm-up
+    plural = "s" if epochs > 1 else ""
+    return (
+        f"{name} only warms up in {epochs} epoch{plural}, because its warmup is {warmup}; "
+        "give more --epochs or a lower --set warmup"
+    )
 
 
 def make_method(experiment: Experiment, name: str, options: dict[str, Any]) -> losses.Method:
@@ -218,7 +247,7 @@ class _Owner:
             removed = not self.begun or (self.processes.first and self.run.abandon())
             if isinstance(error, KeyboardInterrupt) and not removed:
                 raise Interruption from None
-            if isinstance(error, OUT_OF_MEMORY):
+            if out_of_memory(error):
                 raise UserError(
                     f"out of memory with batches of {settings.batch_size} on {device}; "
                     "give a smaller --batch-size or --size, --cache disk, or more --devices"

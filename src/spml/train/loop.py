@@ -24,6 +24,7 @@ from spml.keyed import key
 from spml.model import Classifier, load_model, save_model
 from spml.model.graphs import FastForward
 from spml.model.scoring import score_batches, validation_map
+from spml.model.store import check_model
 from spml.runs import record
 from spml.runs.folder import RunFolder
 from spml.runs.run import scores_name
@@ -32,6 +33,7 @@ from spml.train.card import write_card
 from spml.train.device import Processes, Stop, described, device_name, synchronised
 from spml.train.display import Display, epoch_text, headline, result_lines
 from spml.train.loggers import RunLogger
+from spml.train.repair import repair
 from spml.train.state import Checkpoints, Parts, Progress, WeightAverage, Writer, seed_all
 from spml.train.step import ADVICE, Step, Updater, optimizer_for, set_rates
 
@@ -119,9 +121,9 @@ class Training:
         with self.stop, self.writer:
             count, cached = self.processes.count, self.cache is not None
             how = described(settings, self.fabric.device, self.precision, count, cached)
-            self.display.line(f"{headline(self.job.experiment, settings)}; {how}")
+            self.display.line(f"{headline(self.job.experiment, settings, self.job.options)}; {how}")
 
-            last = self.checkpoints.restore(progress)
+            last = self.checkpoints.restore(progress, self.display.line)
             if last is None:
                 self._start()
             else:
@@ -129,6 +131,7 @@ class Training:
                 self.display.line(f"resuming after epoch {last} of {settings.epochs}{batch}")
                 if not progress.within:
                     self._keep_best(last)
+                repair(self, last)
 
             for epoch in range((last or 0) + 1, settings.epochs + 1):
                 if progress.has_dropped(settings.patience_drop):
@@ -277,9 +280,10 @@ class Training:
         tested: dict[str, Any] = {"test_map": None, "per_class_ap": None}
         test = job.experiment.test
         if test is not None and job.tested:
-            in_memory = self.writer.background and self.best_weights
-            weights = self.best_weights if in_memory else load_model(run.best)[0].state_dict()
-            self.classifier.load_state_dict(weights)
+            if not (self.writer.background and self.best_weights):
+                check_model(run.best, progress.best["epoch"])
+                self.best_weights = load_model(run.best)[0].state_dict()
+            self.classifier.load_state_dict(self.best_weights)
             feed = Feed(test, self.settings.size, cache=self.cache)
             logits = _joined(self._scored(feed, "test"))
             tested = record.test_figures(logits, test)

@@ -6,9 +6,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-GR_STEEP: dict[str, Any] = {"w": [0.0, 10.0], "b": [-2.0, -8.0]}  # published for 80 classes or more
-GR_NARROW: dict[str, Any] = {"w": [0.0, 2.5], "mu": [0.5, 0.1], "sigma": [2.0, 0.1]}
-GR_FLAT: dict[str, Any] = {"w": [0.0, 2.0], "b": [-2.0, -2.0]}  # published for VOC
+from spml.train.resolve import GR_FLAT, GR_STEEP
+
+GR_NARROW: dict[str, Any] = {
+    "w": [0.0, 2.5],
+    "b": [-2.0, -2.0],
+    "mu": [0.5, 0.1],
+    "sigma": [2.0, 0.1],
+}
 
 
 @dataclass(frozen=True)

@@ -15,29 +15,34 @@ from torch import Tensor
 
 from spml import losses
 from spml.data import Experiment
-from spml.data.images.cache import MEMORY_SHARE
-from spml.data.images.store import default_folder, format_bytes, free_memory
+from spml.data.images.store import default_folder
 from spml.data.readers.digits import SETTINGS as DIGITS_NAMES
 from spml.data.readers.read import is_named
 from spml.errors import UserError
 from spml.losses.registry import REQUIRED, as_python
 from spml.machine import launched
 from spml.model import Classifier
-from spml.runs.settings import Resolved, Settings
+from spml.runs.settings import AUTO, Resolved, Settings
 from spml.train.device import uses_cuda
 
 # Pictures trained on: with fewer, compiling costs more than it saves. On an H200 it saved 8.3 s in
 # 36,592 pictures and took 36 s longer to start: even at about 160,000 (benchmarks/results/
 # kernel-choice-h200.json, EfficientNet-Lite0).
 COMPILE_FROM = 200_000
-AUTO = "auto"  # the race of spml.train.auto
 EVAL_BATCH_ON_GPU = 128  # smallest default
-LARGE = 2**30  # bytes of a method's memory from which a run prints it
 POSITIVE = (
     *("epochs", "batch_size", "lr", "head_lr", "size", "linear_lr", "linear_batch_size"),
     *("devices", "nodes", "eval_batch_size", "checkpoint_minutes"),
 )
 NOT_NEGATIVE = ("race_budget", "seed", "linear_init", "weight_decay", "patience_drop")
+# docs/selection.md shows the runs behind these values.
+FEW_CLASSES = 20  # most classes, and
+MANY_POSITIVES = 40  # fewest observed positives of a class, at which pictures take GR_FLAT
+GR_FLAT: dict[str, Any] = {"w": [0.0, 2.0], "b": [-2.0, -2.0]}  # published for VOC
+GR_STEEP: dict[str, Any] = {"w": [0.0, 10.0], "b": [-2.0, -8.0]}  # published for 80 classes or more
+COUNT = "expected_positives"
+COUNTS = {"pictures": 1.5, "vectors": 2.9}  # for one observed positive; published for VOC and COCO
+FROM_DATA = {"gr": tuple(GR_FLAT), "epr": (COUNT,)}  # options of a method that own data decide
 
 
 @dataclass(frozen=True)
@@ -195,25 +200,79 @@ def _resolve_execution(values: dict[str, Any], experiment: Experiment) -> None:
             values["compile"] = "compile" if pictures >= COMPILE_FROM else "graphs"
 
 
-def method_options(method: str, data: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Complete the options of a method by the values published for the data, then by defaults."""
+def method_options(
+    method: str, data: str | Experiment, options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Complete the options of a method by the values for the data, then by defaults.
+
+    The values for a benchmark are published; an experiment of the user decides some itself.
+    """
     every = losses.options(method)
     defaults = {option.name: option.default for option in every if option.default is not REQUIRED}
+    name = data.name if isinstance(data, Experiment) else data
     published = (
-        losses.preset(method, data).options
-        if data in losses.datasets() and method in losses.names()
+        losses.preset(method, name).options
+        if name in losses.datasets() and method in losses.names()
         else {}
     )
+    if isinstance(data, Experiment):
+        published = {**published, **options_from_data(method, data, options)}
     plain = {name: as_python(value) for name, value in options.items()}
-    for name, value in plain.items():
+    for key, value in plain.items():
         try:
             json.dumps(value)
         except TypeError as error:
             raise UserError(
-                f"option {name} cannot be stored in config.json; "
+                f"option {key} cannot be stored in config.json; "
                 "use numbers, text, or lists of them, not arrays"
             ) from error
     return {**defaults, **published, **plain}
+
+
+def options_from_data(
+    method: str, experiment: Experiment, options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the options that the data decide; none for a benchmark, which has published values.
+
+    Args:
+        method: name of the method.
+        experiment: the data; only observed labels of the training rows are counted.
+        options: set by the user.
+    """
+    names = FROM_DATA.get(method, ())
+    if is_named(experiment.name) or not names or set(names) & set(options):
+        return {}
+    positives, classes = _observed_positives(experiment), len(experiment.classes)
+    x = experiment.observed.x
+    vectors = x is not None and x.ndim == 2
+    if method == "gr":
+        few = classes <= FEW_CLASSES and positives >= MANY_POSITIVES * classes
+        return GR_FLAT if vectors or few else GR_STEEP
+    shown = max(positives / max(len(experiment.train_rows), 1), 1.0)
+    return {COUNT: round(min(COUNTS["vectors" if vectors else "pictures"] * shown, classes), 2)}
+
+
+def decided_text(method: str, experiment: Experiment, options: Mapping[str, Any]) -> str:
+    """Describe the options that the data decided, for the first line of a run; "" for none."""
+    own = options_from_data(method, experiment, {})
+    if not own or any(options[name] != value for name, value in own.items()):
+        return ""
+    values = ", ".join(f"{name} {_range_text(value)}" for name, value in own.items())
+    counted = (
+        f"{len(experiment.classes)} classes, {_observed_positives(experiment):,} observed positives"
+    )
+    return f" ({values} for {counted})"
+
+
+def _observed_positives(experiment: Experiment) -> int:
+    values = experiment.observed.sparse.take(experiment.train_rows).values
+    return int((values == 1).sum())
+
+
+def _range_text(value: Any) -> str:
+    if isinstance(value, list):
+        return " to ".join(f"{number:g}" for number in value)
+    return f"{value:g}"
 
 
 def check_model(
@@ -278,35 +337,6 @@ def check_method(method: losses.Method, name: str, classes: int, epochs: int) ->
         method.train()
     if not isinstance(value, Tensor) or value.ndim:
         raise UserError(not_reduced)
-
-
-def memory_note(name: str, items: int, classes: int, options: Mapping[str, Any]) -> str | None:
-    """Describe the memory a method needs, if it is large; raise UserError if it is too large."""
-    size = losses.memory(name, items, classes, **options)
-    free = free_memory(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
-    note = f"{name} keeps {format_bytes(size)} for {items:,} items of {classes:,} classes"
-    if free is not None and size > MEMORY_SHARE * free:
-        raise UserError(
-            f"{note}, but only {format_bytes(free)} of memory are free; "
-            "give other options or another --method"
-        )
-    return note if size >= LARGE else None
-
-
-def warmup_note(
-    method: losses.Method, name: str, options: Mapping[str, Any], epochs: int
-) -> str | None:
-    """Warn if training ends before the warm-up of a method does."""
-    warmup = options.get("warmup")
-    if name not in losses.names() or not isinstance(warmup, int) or warmup < epochs:
-        return None
-    if not method.needs & {"pass", "features"}:
-        return None  # these options have no warm-up
-    plural = "s" if epochs > 1 else ""
-    return (
-        f"{name} only warms up in {epochs} epoch{plural}, because its warmup is {warmup}; "
-        "give more --epochs or a lower --set warmup"
-    )
 
 
 def _short(error: BaseException) -> str:

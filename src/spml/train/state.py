@@ -18,6 +18,7 @@ from torch.utils._pytree import tree_map
 from spml.errors import UserError
 from spml.keyed import key
 from spml.losses import Method
+from spml.machine import out_of_memory
 from spml.model import Classifier
 from spml.runs.folder import RunFolder
 from spml.runs.settings import Resolved
@@ -144,6 +145,7 @@ class Checkpoints:
     ) -> None:
         self.run, self.parts, self.writer, self.settings = run, parts, writer, settings
         self.started = self.saved = started
+        self.sound = True  # last.ckpt is worth keeping when the next one replaces it
 
     @property
     def due(self) -> bool:
@@ -155,19 +157,28 @@ class Checkpoints:
         self.saved = time.perf_counter()
         if write:
             state = progress.state(finished, self.parts, self.saved - self.started)
-            self.writer.do(self.run.save_checkpoint, self.writer.copy(state))
+            self.writer.do(self.run.save_checkpoint, self.writer.copy(state), self.sound)
+            self.sound = True
 
-    def restore(self, progress: Progress) -> int | None:
-        """Restore last.ckpt; return the last finished epoch, or None without a checkpoint."""
-        state = self.run.load_checkpoint()
+    def restore(self, progress: Progress, report: Callable[[str], None]) -> int | None:
+        """Restore a checkpoint; return the last finished epoch, or None without a checkpoint.
+
+        `report` receives a line if last.ckpt is damaged and the one before it is restored.
+        """
+
+        def unsound(text: str) -> None:
+            self.sound = False
+            report(text)
+
+        state = self.run.load_checkpoint(unsound)
         if state is None:
             return None
         settings = self.settings
         try:
             return progress.restore(state, self.parts, settings.seed, settings.epochs)
-        except torch.OutOfMemoryError:
-            raise
         except (KeyError, TypeError, AttributeError, ValueError, RuntimeError) as error:
+            if out_of_memory(error):
+                raise
             reason = f"{type(error).__name__}: {' '.join(str(error).split())[:150]}"
             raise UserError(
                 f"{self.run.checkpoint} does not fit this run ({reason}); give --overwrite"

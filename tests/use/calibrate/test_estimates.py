@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 
 from spml import metrics
-from spml.use.calibrate.estimates import Evidence, Measure, estimate
+from spml.use.calibrate.estimates import (
+    ESTIMATED,
+    Evidence,
+    Measure,
+    estimate,
+    intervals,
+    widened,
+)
+from spml.use.calibrate.fit import logit
 from tests.metrics.test_draw import world
 
 
@@ -38,7 +46,7 @@ def test_estimates_from_single_positives_are_near_the_truth_and_inside_their_ran
     truth = Measure(z, z > 0)(y.astype(float), np.ones(len(z)))
     for name in ("map", "positives_per_item", "macro_precision", "macro_recall", "micro_f1"):
         value, low, high = estimates[name]
-        assert low - 0.01 <= truth[name] <= high + 0.01 and abs(value - truth[name]) < 0.05, name
+        assert low <= truth[name] <= high and abs(value - truth[name]) < 0.05, name
     assert estimate(z, observed, z > 0) == estimates
     chances = Evidence.of_observed(z, observed, 2.0).chances
     fixed = Measure(z, None)(chances, np.ones(len(z)))
@@ -58,6 +66,26 @@ def test_chances_in_a_resample_are_near_those_of_a_fit_to_its_items(positives):
         if positives is not None:
             assert chances[rows].sum(axis=1).mean() == pytest.approx(positives, abs=0.01)
     assert off < 0.25 * way
+
+
+def test_ranges_include_the_error_of_the_model_unless_labels_are_complete():
+    z, y, observed = world(1500)
+    known = estimate(z, observed, z > 0, 2.0)
+    for name, (value, low, high) in estimate(z, observed, z > 0).items():
+        assert low <= value <= high and low >= 0 and (high <= 1 or name == "positives_per_item")
+        assert known[name][2] - known[name][1] < high - low, f"{name} needs the number of positives"
+    complete = Evidence.of_complete(z, np.where(y, 1, -1).astype(np.int8))
+    measure, name = Measure(complete.logits, z > 0), "map"
+    drawn = [measure(chances, counts) for counts, chances in complete.resamples(0)]
+    value = measure(complete.chances, np.ones(len(z)))
+    (low, high), middle = intervals(value, drawn, complete.error)[name], value[name]
+    assert [low, high] == np.percentile([one[name] for one in drawn], [2.5, 97.5]).tolist()
+    sides = [np.array(share) for share in (middle, low, high)]
+    wider = widened(name, *sides, ESTIMATED)
+    assert wider[0] < low and wider[1] > high
+    # 0.35 standard deviations of a logit beside twice the range of the resamples
+    up = np.hypot(2 * (logit(high) - logit(middle)), 1.96 * 0.35)
+    assert logit(wider[1]) - logit(middle) == pytest.approx(up)
 
 
 def test_observed_labels_are_certain_unless_the_number_of_positives_is_given():

@@ -57,6 +57,7 @@ class Bench(TableOfRuns):
 
     def _options(self, names: list[str], experiment: Experiment) -> dict[str, dict[str, Any]]:
         """Return the options of each method from --set; wrong ones are an error before any run."""
+        from spml.runs.settings import AUTO
         from spml.train.fitting import make_method
         from spml.train.resolve import method_options
 
@@ -67,10 +68,12 @@ class Bench(TableOfRuns):
                 raise UserError(
                     f"--set {word}: write METHOD.NAME=VALUE with one of {', '.join(names)}"
                 )
+            if method == AUTO:
+                raise UserError(f"--set {word}: auto sets the options of its candidates")
             pairs.setdefault(method, []).append(word[len(method) + 1 :])
         options = {method: parse_options(method, words) for method, words in pairs.items()}
         for method, own in options.items():
-            make_method(experiment, method, method_options(method, experiment.name, own))
+            make_method(experiment, method, method_options(method, experiment, own))
         return options
 
 

@@ -12,6 +12,7 @@ import tyro
 from spml.cli import TableOptions
 from spml.errors import DataError, UserError
 from spml.files import refuse_existing
+from spml.runs.names import CONFIG
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Check(TableOptions):
-    """Report problems in data: files, pictures, copies, leaks, labels.
+    """Report problems in data: files, pictures, copies, leaks, labels. Or verify a run folder.
 
     Example: spml check photos.csv --root pictures --fix photos-clean.csv
     """
@@ -31,7 +32,7 @@ class Check(TableOptions):
     order: ClassVar[int] = 30
 
     data: Annotated[str, tyro.conf.Positional]
-    """Name of a data set, or a path: a table, a folder or arrays."""
+    """Name of a data set, or a path: a table, a folder, arrays, or a run folder."""
     size: int | None = None
     """Resize the decoded pictures to N x N, as training would."""
     min_positives: int = 5
@@ -45,6 +46,9 @@ class Check(TableOptions):
 
     def run(self) -> None:
         """Print the problems and a summary; raise DataError if errors remain."""
+        if (Path(self.data) / CONFIG).exists():
+            _verify(Path(self.data))
+            return
         from rich.console import Console
 
         from spml.cli.output.check import print_problems, print_summary, print_warnings
@@ -174,3 +178,19 @@ class Check(TableOptions):
             remaining.append(f"{contradictions} left in it; give --merge to unite them")
         if remaining:
             raise DataError(f"{out}: {'; '.join(remaining)}")
+
+
+def _verify(folder: Path) -> None:
+    """Print what is wrong with a run folder; end with exit code 1 if anything is."""
+    from spml.runs.run import Run
+    from spml.runs.verify import verify
+
+    problems = verify(folder)
+    for problem in problems:
+        print(problem)
+    if problems:
+        print(f"{folder}: {len(problems)} problem{'s' if len(problems) > 1 else ''}")
+        raise SystemExit(1)
+    run = Run(folder)
+    state = "finished" if run.finished else f"not finished, {max(len(run.history) - 1, 0)} epochs"
+    print(f"{folder}: every file is whole; the run is {state}")

@@ -46,7 +46,8 @@ class Train(DataOptions, Settings):
     def run(self) -> None:
         """Load the data, train, and write the report."""
         from spml.errors import Interruption, UserError
-        from spml.train.resolve import AUTO, default_method, resolve
+        from spml.runs.settings import AUTO
+        from spml.train.resolve import default_method, resolve
 
         method = self.method or default_method(self.data)
         if "help" in self.set:

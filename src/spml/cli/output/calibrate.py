@@ -21,7 +21,7 @@ def print_calibration(console: Console, record: dict[str, Any]) -> None:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     console.print(_classes(record))
     console.print(
-        "±: half the range of 95 % of the resamples of the validation items",
+        "±: half the 95 % range",
         style="dim",
         highlight=False,
     )

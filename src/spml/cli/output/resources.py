@@ -17,9 +17,9 @@ from spml import losses
 from spml.data import Experiment, LabelTable
 from spml.data.images.store import default_folder, format_bytes
 from spml.machine import cores, decoders
-from spml.runs.settings import Resolved, Settings
+from spml.runs.settings import AUTO, Resolved, Settings
 from spml.train.device import uses_cuda
-from spml.train.resolve import AUTO, OWN, PICTURES, default_method
+from spml.train.resolve import OWN, PICTURES, default_method
 
 Table = dict[str, Any]
 

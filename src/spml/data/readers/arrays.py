@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import struct
 import zipfile
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -19,16 +16,11 @@ from spml.data.names import ClassList, refuse_name, suggestion
 from spml.data.readers.builder import OnError, Reading, report
 from spml.data.table import SPLITS, LabelTable, SparseLabels
 from spml.errors import DataError
-from spml.files import opening
+from spml.files import BROKEN_ARRAYS, opening
 
 Array = npt.NDArray[Any]
 
 CHUNK = 65536  # rows of x that are checked at once
-DAMAGED = (  # errors of numpy and zipfile about a damaged file
-    *(ValueError, KeyError, TypeError, IndexError, AttributeError, EOFError, OverflowError),
-    *(MemoryError, NotImplementedError, RuntimeError, SyntaxError, TokenError),
-    *(zipfile.BadZipFile, zlib.error, struct.error),
-)
 
 
 def read_arrays(path: Path, reading: Reading) -> dict[str, LabelTable]:
@@ -139,7 +131,7 @@ def _sound(path: Path, problem: str) -> Iterator[None]:
         yield
     except DataError:
         raise
-    except DAMAGED as error:
+    except BROKEN_ARRAYS as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise DataError(f"{path}: {problem} ({reason})") from None
 

@@ -61,9 +61,8 @@ class LabelQueue(nn.Module):
             present, own = positive.flatten()[chosen], chosen % positive.shape[1]
             near = units @ torch.cat([units, self.embeddings.to(units.dtype)]).T / self.temperature
             there = torch.cat([present, self.classes >= 0])
-            compared = there & ~torch.eye(
-                len(units), len(there), dtype=torch.bool, device=near.device
-            )
+            own_place = torch.eye(*near.shape, dtype=torch.bool, device=near.device)
+            compared = there & ~own_place
             same = compared & (own[:, None] == torch.cat([own, self.classes]))
             partners = same.sum(dim=1)
             whole = near.masked_fill(~compared, -torch.inf).logsumexp(dim=1)

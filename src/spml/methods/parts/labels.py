@@ -14,10 +14,9 @@ def known_labels(observed: Any, items: int, classes: int) -> Tensor:
     """Labels of the training split in int8, from a table with rows(index) or an array."""
 
     def labels(first: int, last: int) -> Tensor:
-        rows = (
-            observed.rows(range(first, last)) if hasattr(observed, "rows") else observed[first:last]
-        )
-        return torch.as_tensor(rows).to(torch.int8)
+        if hasattr(observed, "rows"):
+            return torch.as_tensor(observed.rows(range(first, last))).to(torch.int8)
+        return torch.as_tensor(observed[first:last]).to(torch.int8)
 
     rows = len(observed) if hasattr(observed, "__len__") else items
     check_fit("observed", (rows, *labels(0, min(rows, 1)).shape[1:]), items, classes)

@@ -53,8 +53,6 @@ def _prior(scores: Tensor, observed: Tensor, delta: float, tau: float) -> float:
     q_p = (observed == 1).cumsum(0)[last].double() / positives
     q = (observed != -1).cumsum(0)[last].double() / items
     q, q_p = q[q_p > 0], q_p[q_p > 0]  # no threshold above the highest positive
-    error = math.sqrt(math.log(4 / delta) / (2 * items)) + math.sqrt(
-        math.log(4 / delta) / (2 * positives)
-    )
+    error = sum(math.sqrt(math.log(4 / delta) / (2 * count)) for count in (items, positives))
     best = int(((q + (1 + tau) * error) / q_p).argmin())
     return min(float(q[best] / q_p[best]), 1.0)

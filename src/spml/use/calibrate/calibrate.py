@@ -146,9 +146,8 @@ def fit_calibration(
         cuts = (logit(thresholds(sigmoid(slope * z + shift), target, counts)) - shift) / slope
         moved = sigmoid(apply_lines(cuts[None], knots)[0])
         drawn.append({**measure(chances, counts), "threshold": moved})
-    return CalibrationResult(
-        evidence, knots, chosen, figures, intervals({**figures, "threshold": chosen}, drawn)
-    )
+    ends = intervals({**figures, "threshold": chosen}, drawn, evidence.error)
+    return CalibrationResult(evidence, knots, chosen, figures, ends)
 
 
 def _before(run: Run, info: ModelInfo) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 If each label has a chance w, the expected number of right tags among items is the sum of w. Chances
 come from complete labels (0 or 1), or from the draw of the observed positives
 (`spml.metrics.draw`), which reads no other label. Intervals come from a bootstrap over items; with
-observed labels each resample moves the fit by one Newton step.
+observed labels each resample moves the fit by one Newton step, and the intervals are widened by the
+error of the model of the draw, as large as `benchmarks/coverage.py` measured it.
 """
 
 from __future__ import annotations
@@ -24,6 +25,33 @@ RESAMPLES = 200
 FEWER = 50  # resamples of more entries than MANY
 MANY = 100_000
 CENTRAL = (2.5, 97.5)  # percentiles of an interval
+SIDE = 1.96  # standard deviations from the middle to an end of an interval
+FEWEST_OTHERS = 0.02
+EDGE = 0.005  # shares that are nearer to 0 or 1 count as 0 or 1
+
+
+@dataclass(frozen=True)
+class ModelError:
+    """How far estimates from observed labels are off beyond what the choice of items explains.
+
+    Attributes:
+        spread: factor on the range of the resamples: with weak scores the number of positives is
+            less certain than the model of the draw believes.
+        sd: standard deviation of a share, on the scale of logits.
+        sd_precision: that of a precision, which depends most on the number of positives.
+        sd_recall: that of a recall.
+        sd_positives: that of the number of positives of an item, on the scale of `_log_others`.
+    """
+
+    spread: float
+    sd: float
+    sd_precision: float
+    sd_recall: float
+    sd_positives: float
+
+
+ESTIMATED = ModelError(2.0, 0.35, 0.45, 0.35, 0.6)
+COUNT_SET = ModelError(1.0, 0.2, 0.2, 0.35, 0.0)  # if the user sets the number of positives
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +84,13 @@ class Evidence:
         labels_drawn = draw(fit.logits(z), known)
         chances = labels_drawn.seen if positives is None else labels_drawn.present
         return cls(z, chances, known, fit, positives is not None)
+
+    @property
+    def error(self) -> ModelError | None:
+        """The model's error; None with complete labels, which need no model."""
+        if self.fit is None:
+            return None
+        return COUNT_SET if self.fixed_positives else ESTIMATED
 
     def resamples(
         self, seed: int, advance: Callable[[int, int], None] | None = None
@@ -127,17 +162,19 @@ def estimate(
     logits: Values,
     observed: Values,
     tagged: npt.NDArray[np.bool_],
+    positives: float | None = None,
 ) -> dict[str, tuple[float, float, float]]:
     """Estimate mAP, and precision, recall and F1 of tags, from observed labels alone.
 
-    Each figure is (value, low, high), in [0, 1]. The items were not used in training.
+    Each figure is (value, low, high), in [0, 1]. The items were not used in training. `positives`
+    is the mean number of positives of an item, if it is known.
     """
-    evidence = Evidence.of_observed(logits, observed)
+    evidence = Evidence.of_observed(logits, observed, positives)
     assert evidence.fit is not None
     measure = Measure(evidence.logits, tagged[evidence.fit.rows])
     value = measure(evidence.chances, np.ones(len(evidence.logits)))
     drawn = [measure(chances, counts) for counts, chances in evidence.resamples(seed=0)]
-    bounds = intervals(value, drawn)
+    bounds = intervals(value, drawn, evidence.error)
     return {
         name: (float(value[name]), float(low), float(high))
         for name, (low, high) in bounds.items()
@@ -145,10 +182,53 @@ def estimate(
     }
 
 
-def intervals(value: Figures, drawn: list[Figures]) -> dict[str, tuple[Array, Array]]:
-    """Low and high end of every figure over resamples, widened to include the value itself."""
+def intervals(
+    value: Figures, drawn: list[Figures], error: ModelError | None = None
+) -> dict[str, tuple[Array, Array]]:
+    """Low and high end of every figure over resamples, widened to include the value itself.
+
+    Thresholds have no true value, so the model's error does not widen their ends.
+    """
     ends = {}
     for name, middle in value.items():
         low, high = np.percentile([figures[name] for figures in drawn], CENTRAL, axis=0)
-        ends[name] = np.minimum(low, middle), np.maximum(high, middle)
+        low, high = np.minimum(low, middle), np.maximum(high, middle)
+        if error is not None and name != "threshold":
+            low, high = widened(name, middle, low, high, error)
+        ends[name] = low, high
     return ends
+
+
+def widened(
+    name: str, middle: Array, low: Array, high: Array, error: ModelError
+) -> tuple[Array, Array]:
+    """Widen the range of a figure by the model's error."""
+    scale: Callable[[Array], Array] = _logit
+    back: Callable[[Array], Array] = _share
+    special = {"precision": error.sd_precision, "recall": error.sd_recall}
+    sd = special.get(name.rpartition("_")[2], error.sd)
+    if name == "positives_per_item":
+        scale, back, sd = _log_others, _with_others, error.sd_positives
+    center = scale(middle)
+    down = np.hypot(error.spread * (center - scale(low)), SIDE * sd)
+    up = np.hypot(error.spread * (scale(high) - center), SIDE * sd)
+    return np.minimum(back(center - down), low), np.maximum(back(center + up), high)
+
+
+def _logit(share: Array) -> Array:
+    inside = np.clip(share, EDGE, 1 - EDGE)
+    return np.asarray(np.log(inside) - np.log1p(-inside), np.float64)
+
+
+def _share(logit: Array) -> Array:
+    share = 1 / (1 + np.exp(-logit))
+    return np.where(share < EDGE, 0.0, np.where(share > 1 - EDGE, 1.0, share))
+
+
+def _log_others(positives: Array) -> Array:
+    """Logarithm of the number of positives beside the observed one, finite for none."""
+    return np.asarray(np.log(np.maximum(positives - 1, 0) + FEWEST_OTHERS), np.float64)
+
+
+def _with_others(logarithm: Array) -> Array:
+    return np.asarray(1 + np.maximum(np.exp(logarithm) - FEWEST_OTHERS, 0), np.float64)

@@ -70,6 +70,8 @@ def export(run: Path, out: Path, format: Format = "onnx") -> float:
         try:
             with _quiet():
                 runs = write(Portable(model, info).eval(), info, beside)
+        except OSError:
+            raise
         except Exception as error:  # exporters raise errors of many types
             reason = " ".join(str(error).split())[:200] or type(error).__name__
             raise UserError(

@@ -13,11 +13,10 @@ from spml.data.images.loader import Stream
 from spml.data.readers.builder import OnError
 from spml.data.readers.columns import Columns
 from spml.errors import UserError
-from spml.machine import decoders
+from spml.machine import decoders, out_of_memory
 from spml.model import Classifier, ModelInfo, load_model
 from spml.model.graphs import Replayed
 from spml.model.scoring import score_stream
-from spml.train.device import OUT_OF_MEMORY
 from spml.use.predict.inputs import Inputs, Note
 from spml.use.predict.tagging import Rule, check_classes, parse_thresholds
 from spml.use.predict.writers import ITEM, Predicted, format_of, writing
@@ -116,7 +115,9 @@ def scorer(model: Classifier, info: ModelInfo, device: str) -> Callable[[Tensor]
     def score(x: Tensor) -> Tensor:
         try:
             logits = model(x).float()
-        except OUT_OF_MEMORY as error:
+        except (RuntimeError, MemoryError) as error:
+            if not out_of_memory(error):
+                raise
             raise UserError(
                 f"{device} has no room for {len(x)} items; give a smaller --batch-size"
             ) from error

@@ -92,7 +92,7 @@ def _from_file(path: Path, info: ModelInfo) -> Thresholds:
     try:
         with opening(path):
             values = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: not JSON ({' '.join(str(error).split())})") from None
     stored = values if isinstance(values, dict) else {}
     if isinstance(stored.get("classes"), list) and "thresholds" in stored:  # as in model.json

@@ -24,8 +24,7 @@ from spml.files import refuse_existing, replacing, write_text
 from spml.model.store import read_info
 from spml.runs.names import RACE_ENTRY
 from spml.runs.run import Run
-from spml.runs.settings import REMOVED_FLAGS
-from spml.train.resolve import AUTO
+from spml.runs.settings import AUTO, REMOVED_FLAGS
 from spml.use.evaluate import run_data
 from spml.use.predict.inputs import Note
 

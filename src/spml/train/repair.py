@@ -1,0 +1,93 @@
+"""Repair of a run folder that is resumed, before the first step."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from spml.errors import UserError
+from spml.model.scoring import score_batches
+from spml.model.store import check_model, load_model
+from spml.runs.run import Run, scores_name
+
+if TYPE_CHECKING:
+    from spml.train.loop import Training
+
+MISSING = "is missing"
+REMEDY = "put the file back, or remove it"
+
+
+def repair(training: Training, last: int) -> None:
+    """Rebuild the files of the run that are missing or damaged; `last` is the finished epoch.
+
+    Labels come from the data, the history from the checkpoint, and scores from the model of the
+    last or the best epoch. UserError if another file is damaged.
+    """
+    training.writer.wait()
+    training.processes.wait()  # until the first process has written the best model
+    run, progress = training.run_folder, training.progress
+    best = progress.best.get("epoch")
+    if best is not None:
+        check_model(run.best, best, last)
+    unusable = _unusable_scores(training)
+    latest = None if progress.within else last
+    rest = [unusable.pop(epoch) for epoch in sorted(set(unusable) - {latest, best})]
+    for problem in rest:
+        if not problem.endswith(MISSING):  # it may have been removed to save space
+            raise UserError(f"{problem} and cannot be made again; {REMEDY}")
+        training.display.line(f"{problem}: figures over epochs leave it out")
+    training.processes.wait()  # until every process has looked
+
+    if training.processes.first:
+        run.write_history(progress.history)
+        for name in run.write_labels(training.job.experiment, training.val_truth):
+            training.display.line(f"{run.path / name} was missing or damaged, and is written again")
+    for epoch, problem in unusable.items():
+        training.display.line(f"{problem}, and is written again")
+        logits = _score(training, None if epoch == latest else run.best)
+        if training.processes.first:
+            run.write_scores(scores_name("val", epoch), logits)
+
+
+def _score(training: Training, folder: Path | None) -> npt.NDArray[np.float32]:
+    """Score the validation rows with the current weights, or with a stored model."""
+    classifier, processes = training.classifier, training.processes
+    own = {name: value.clone() for name, value in classifier.state_dict().items()}
+    average = nullcontext() if training.average is None else training.average.applied()
+    with average:
+        if folder is not None:
+            classifier.load_state_dict(load_model(folder)[0].state_dict())
+        batch = training.settings.eval_batch_size * processes.count
+        device = training.fabric.device
+        scored = score_batches(training.model, training.val, batch, device, processes)
+        logits = torch.cat([part for part, _ in scored]).cpu().numpy()
+    classifier.load_state_dict(own)
+    return logits
+
+
+def _unusable_scores(training: Training) -> dict[int, str]:
+    """Return the epochs whose scores of the validation rows cannot be read, and why."""
+    if not len(training.val_truth):
+        return {}
+    run = Run(training.run_folder.path, REMEDY)
+    unusable = {}
+    for line in training.progress.history:
+        epoch = line["epoch"]
+        if epoch < training.job.validated_from:
+            continue
+        path = run.scores_file("val", epoch)
+        try:
+            logits = run.scores("val", epoch)
+        except UserError:
+            unusable[epoch] = f"{path} is damaged"
+            continue
+        if logits is None:
+            unusable[epoch] = f"{path} {MISSING}"
+        elif logits.shape != training.val_truth.shape:
+            unusable[epoch] = f"{path} does not fit the data"
+    return unusable
