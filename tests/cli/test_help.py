@@ -87,7 +87,7 @@ def test_help_and_completion_load_nothing_heavy():
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
 @pytest.mark.parametrize(("typed", "completed"), [("tr", "train"), ("train --ep", "--epochs")])
 def test_bash_completes_commands_and_flags(typed, completed, tmp_path, capsys):
-    """The description of --epochs has two lines, of which the second is no completion."""
+    """The second line of the description of --epochs is no completion."""
     spml("--tyro-print-completion bash")
     (tmp_path / "spml.sh").write_text(capsys.readouterr().out)
     words = ["spml", *typed.split()]

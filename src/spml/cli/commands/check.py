@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Check(TableOptions):
-    """Report problems in data: files, pictures, copies, leaks, labels. Or verify a run folder.
+    """Report problems in data: files, copies, leaks, labels; or in a run.
 
     Example: spml check photos.csv --root pictures --fix photos-clean.csv
     """
