@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from spml.cli.output.resources import recorded
+
 RESULTS = Path(__file__).parent / "results"
 TRAINED = 4574 * 8  # pictures in the experiment of kernel-choice-h200.json: VOC, all epochs
 
@@ -103,6 +105,21 @@ def predict() -> str:
 def startup() -> str:
     rows = [f"| `{name}` | {seconds:.2f} |" for name, seconds in load("startup.json").items()]
     return "\n".join(["| command | seconds |", "|---|---|", *rows])
+
+
+def resources() -> str:
+    """What `spml check` and `spml train` estimate with."""
+    table = recorded()
+    lines = ["| model | device | size, px | training, ms a picture | scoring, ms a picture |"]
+    lines.append("|---|---|---|---|---|")
+    for row in table["speed"]:
+        times = [f"{1e3 * row[name]:.3g}" for name in ("train_seconds", "score_seconds")]
+        cells = [row["backbone"], row["on"], str(row["size"]), *times]
+        lines.append(f"| {' | '.join(cells)} |")
+    lines += ["", "| model, batches of 16 at 448 px | memory on a CPU, GB |", "|---|---|"]
+    for backbone, row in table["memory"].items():
+        lines.append(f"| {backbone} | {(row['base'] + row['per_pixel'] * 16 * 448**2) / 1e9:.1f} |")
+    return "\n".join(lines)
 
 
 def kernel_choice() -> str:
@@ -325,6 +342,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "average_precision": average_precision,
     "decoding": decoding,
     "startup": startup,
+    "resources": resources,
     "predict": predict,
     "kernel_choice": kernel_choice,
     "throughput": throughput,

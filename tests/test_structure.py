@@ -16,7 +16,7 @@ ROOT = SOURCE.parents[1]
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 MOST_LINES = 350
 MOST_FILES = 18
-MOST_FILES_OF_TRAIN = 50
+MOST_FILES_OF_TRAIN = 51
 LAYERS = (
     *("errors", "files", "machine", "keyed"),  # single modules
     *("losses", "data", "methods", "metrics", "model", "runs", "train"),

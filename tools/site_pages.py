@@ -34,6 +34,8 @@ USES = (
     "spml.use.explain.explain.explain",
     "spml.use.explain.class_maps.class_maps",
     "spml.use.export.export.export",
+    "spml.use.hub.push",
+    "spml.use.hub.local_folder",
 )
 PARTS = {
     "Losses of one logit": "spml.losses.terms",

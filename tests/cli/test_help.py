@@ -84,13 +84,39 @@ def test_help_and_completion_load_nothing_heavy():
     assert "complete -F" in done.stdout and "figures" in done.stdout
 
 
-def test_a_misspelt_flag_suggests_flags_of_its_command_only(capsys):
-    assert spml("train digits --epoch 3") == 2
-    shown = "".join(capsys.readouterr())
-    assert "Traceback" not in shown and "--epochs" in shown
-    assert spml("predict run a.jpg --epoch 3") == 2
-    shown = "".join(capsys.readouterr())
-    assert "--epoch" in shown and "--epochs" not in shown
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+@pytest.mark.parametrize(("typed", "completed"), [("tr", "train"), ("train --ep", "--epochs")])
+def test_bash_completes_commands_and_flags(typed, completed, tmp_path, capsys):
+    """The second line of the description of --epochs is no completion."""
+    spml("--tyro-print-completion bash")
+    (tmp_path / "spml.sh").write_text(capsys.readouterr().out)
+    words = ["spml", *typed.split()]
+    code = f"""source {tmp_path}/spml.sh
+COMP_WORDS=({" ".join(words)}) COMP_CWORD={len(words) - 1} COMP_LINE="spml {typed}"
+_tyro_spml; printf '%s\\n' "${{COMPREPLY[@]}}" """
+    done = subprocess.run(["bash", "-c", code], capture_output=True, text=True)
+    assert done.stdout.split() == [completed], done.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("train digits --epoch 3", "train has no flag --epoch; --epochs?"),
+        ("train --batch_sise=8 digits", "train has no flag --batch-sise; --batch-size?"),
+        ("predict run a.jpg --epoch 3", "predict has no flag --epoch;"),
+        ("train", "give DATA;"),
+        ("train digits --lr", "--lr needs a value;"),
+        ("train digits --epochs three", "give --epochs N, not 'three';"),
+        ("bench digits --seeds 0,1", "give --seeds N, not '0,1';"),
+        ("train digits --selection test", "invalid choice 'test' for argument '--selection'."),
+        ("train digits more", "Unrecognized options: more;"),
+    ],
+)
+def test_a_mistake_in_flags_is_one_line(line, message, capsys):
+    assert spml(line) == 2
+    (shown,) = capsys.readouterr().err.splitlines()
+    assert shown.startswith(f"spml: {message} ")
+    assert shown.endswith(f" spml {line.split()[0]} --help lists the flags")
 
 
 def test_no_command_prints_the_overview_as_a_mistake(capsys):

@@ -12,7 +12,7 @@ from spml.runs import names
 SOURCE = Path(spml.__file__).parent
 NAMES, STORE = SOURCE / "runs" / "names.py", SOURCE / "model" / "store.py"
 # A word alone, such as "scores", may mean something else. As a part of a path it is a folder.
-FOLDERS = {store.BEST, names.SCORES, names.TENSORBOARD}
+FOLDERS = {store.BEST, names.SCORES, *names.LOGGER_FOLDERS}
 FILES = {*names.FILES, store.WEIGHTS, store.INFO}
 PARTS = ("eval-", "val-", "test.npz")
 

@@ -12,7 +12,7 @@ import pkgutil
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -105,8 +105,7 @@ def _parse_command(argv: Sequence[str]) -> Command | None:
 
     known = find_commands()
     if any(one.startswith("--tyro-") for one in argv):  # completion of a shell
-        commands: dict[str, Callable[..., Any]] = {**known}
-        tyro.extras.subcommand_cli_from_dict(commands, args=argv, prog="spml")
+        _print_completion({**known}, argv)
         return None
     if not argv:
         print(overview(known), file=sys.stderr)
@@ -122,7 +121,23 @@ def _parse_command(argv: Sequence[str]) -> Command | None:
     if any(word in (*HELP, HELP_ALL) for word in options):
         print(command_help(name, known[name], whole=HELP_ALL in options))
         return None
-    return tyro.cli(known[name], args=options, prog=f"spml {name}")
+    shown = io.StringIO()
+    try:
+        with redirect_stderr(shown):
+            return tyro.cli(known[name], args=options, prog=f"spml {name}")
+    except SystemExit as stop:
+        from spml.cli.mistakes import mistake
+
+        raise mistake(name, known[name], options, shown.getvalue()) from stop
+
+
+def _print_completion(commands: dict[str, Callable[..., Any]], argv: Sequence[str]) -> None:
+    """Print a shell's script; a description of two lines would be two completions in it."""
+    shown = io.StringIO()
+    with redirect_stdout(shown), suppress(SystemExit):
+        tyro.extras.subcommand_cli_from_dict(commands, args=argv, prog="spml")
+    for line in shown.getvalue().splitlines():
+        print(line.replace("\\n", " ") if line.startswith("COMPLETION_SPEC") else line)
 
 
 def _without_removed(argv: Sequence[str]) -> list[str]:
@@ -165,16 +180,6 @@ def notes_on(experiment: Experiment, *, own_names: bool) -> list[str]:
     if names := experiment.observed.feature_names:
         notes.append(f"{len(names):,} columns of features: {listed(names)}")
     return [note for note in notes if note]
-
-
-def note_unfinished(run: Path) -> None:
-    """Warn if the model belongs to an unfinished run."""
-    from spml.runs.names import RESULT
-    from spml.runs.run import Run
-
-    stored = Run(run)
-    if stored.exists and stored.model.is_dir() and not stored.finished:
-        log(f"{run} is not finished (no {RESULT}): this is its best model so far")
 
 
 def _plain(text: str) -> str:
@@ -222,7 +227,20 @@ class ModelOptions:
     """The stored model that a command uses."""
 
     run_folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    """A finished run, or a folder with model.safetensors and model.json."""
+    """A finished run, a folder with model.safetensors and model.json, or hub:OWNER/NAME, a model
+    of the Hugging Face hub."""
+
+    def model(self) -> Path:
+        """Return the folder of the model; warn if it belongs to an unfinished run."""
+        from spml.runs.names import RESULT
+        from spml.runs.run import Run
+        from spml.use.hub import local_folder
+
+        folder = local_folder(self.run_folder)
+        run = Run(folder)
+        if run.exists and run.model.is_dir() and not run.finished:
+            log(f"{folder} is not finished (no {RESULT}): this is its best model so far")
+        return folder
 
 
 @dataclass(frozen=True, kw_only=True)

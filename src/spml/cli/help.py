@@ -39,8 +39,8 @@ GROUPS = {
     ),
     "speed": (*("precision", "accelerator", "devices", "nodes", "compile", "eval_batch_size"),),
     "advanced": (
-        *("race_budget", "head", "on_nan", "checkpoint_minutes", "tensorboard", "against"),
-        *("resamples", "trials", "rates", "from_", "format", "verify"),
+        *("race_budget", "head", "on_nan", "checkpoint_minutes", "logger", "tensorboard"),
+        *("against", "resamples", "trials", "rates", "from_", "format", "verify"),
     ),
 }
 RARE = [title for title in GROUPS if title != COMMON]  # only --help-all shows them
@@ -55,6 +55,11 @@ class Flag(NamedTuple):
     positional: bool
     required: bool
 
+    @property
+    def flags(self) -> list[str]:
+        """The words that set it, as --size."""
+        return re.findall(r"--[\w-]+", self.label.replace("[no-]", ""))
+
 
 def overview(commands: Mapping[str, type[Any]]) -> str:
     """Return the help of the program: one line per command."""
@@ -68,7 +73,7 @@ def overview(commands: Mapping[str, type[Any]]) -> str:
 
 def command_help(name: str, kind: type[Any], *, whole: bool) -> str:
     """Return the help of a command: all flags in full, or the common ones on a line each."""
-    flags = list(_flags(kind))
+    flags = list(flags_of(kind))
     words = [flag.label for flag in flags if flag.positional or flag.required]
     lines = [" ".join(["usage: spml", name, *words, "[FLAG ...]"]), ""]
     for paragraph in inspect.cleandoc(kind.__doc__ or "").split("\n\n"):
@@ -129,7 +134,7 @@ def _groups(flags: list[Flag]) -> dict[str, list[Flag]]:
     return groups
 
 
-def _flags(kind: type[Any]) -> Iterator[Flag]:
+def flags_of(kind: type[Any]) -> Iterator[Flag]:
     """Yield positional arguments, the command's own flags, and those that it inherits."""
     hints = get_type_hints(kind, include_extras=True)
     marks = {name: getattr(hint, "__metadata__", ()) for name, hint in hints.items()}

@@ -128,7 +128,7 @@ def save_model(folder: Path, model: Classifier | Mapping[str, Tensor], info: Mod
 def load_model(folder: str | Path) -> tuple[Classifier, ModelInfo]:
     """The classifier in a run folder or its `best`, ready to predict on the CPU, and its info."""
     folder = Path(folder)
-    info, path = read_info(folder), _at(folder) / WEIGHTS
+    info, path = read_info(folder), model_folder(folder) / WEIGHTS
     features = info.preprocessing.get("features")
     try:
         model = Classifier.build(info.backbone, len(info.classes), "none", features, info.head)
@@ -144,7 +144,7 @@ def load_model(folder: str | Path) -> tuple[Classifier, ModelInfo]:
 
 def check_weights(folder: Path) -> None:
     """Raise UserError if the file of weights is missing or changed; the model is not built."""
-    _tensors(_at(folder) / WEIGHTS)
+    _tensors(model_folder(folder) / WEIGHTS)
 
 
 def check_model(folder: Path, best: int, last: int | None = None) -> None:
@@ -183,10 +183,11 @@ def write_info(folder: Path, info: ModelInfo) -> None:
     """Replace the description of the model in a run folder or its `best`."""
     if problem := _problem(info):
         raise ValueError(problem)
-    write_json(_at(folder) / INFO, asdict(info))
+    write_json(model_folder(folder) / INFO, asdict(info))
 
 
-def _at(folder: Path) -> Path:
+def model_folder(folder: Path) -> Path:
+    """The folder of the model's files: `best` of a run folder, else the folder itself."""
     return folder / BEST if (folder / BEST).is_dir() else folder
 
 
@@ -209,7 +210,7 @@ def _checksum(path: Path) -> str | None:
 
 def read_info(folder: Path) -> ModelInfo:
     """The description alone, of the model in a run folder or its `best`."""
-    path = _at(folder) / INFO
+    path = model_folder(folder) / INFO
     if not path.is_file():
         why = f"no {path.name}" if path.parent.is_dir() else "it is not a folder"
         raise UserError(f"{path.parent}: no model here ({why}); give the folder of a finished run")

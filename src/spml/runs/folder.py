@@ -89,11 +89,6 @@ class RunFolder:
         return self.path / BEST
 
     @property
-    def tensorboard(self) -> Path:
-        """Folder of the event files for TensorBoard."""
-        return self.path / names.TENSORBOARD
-
-    @property
     def _aside(self) -> Path:
         """Folder of the run to be replaced, until the new run has a checkpoint."""
         # inside the run folder, which may be a link, a mount point, or alone writable

@@ -16,9 +16,13 @@ SCORES = "scores"
 RACE = "race.json"
 RACE_FOLDER = "race"  # candidates of --method auto
 RACE_ENTRY = "race"  # of config.json, once a race has a winner
-TENSORBOARD = "tensorboard"
+LOGGER = "logger.json"  # the tracker's own name of the run, so that resuming continues it
+LOGGER_FOLDERS = ("tensorboard", "csv", "wandb")
 
-FILES = (CONFIG, HISTORY, RESULT, OBSERVED, LABELS, CHECKPOINT, PREVIOUS, REPORT, CALIBRATION, RACE)
-FOLDERS = (BEST, SCORES, TENSORBOARD, RACE_FOLDER)
+FILES = (
+    *(CONFIG, HISTORY, RESULT, OBSERVED, LABELS, CHECKPOINT, PREVIOUS, REPORT, CALIBRATION),
+    *(RACE, LOGGER),
+)
+FOLDERS = (BEST, SCORES, *LOGGER_FOLDERS, RACE_FOLDER)
 ADOPTED = (HISTORY, OBSERVED, LABELS, BEST, SCORES, CHECKPOINT)  # of a race's winner, in order
 WRITTEN = (*FILES, *(f"{BEST}/{name}" for name in (WEIGHTS, INFO, CARD)), f"{SCORES}/*.npz")

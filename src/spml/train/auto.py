@@ -20,6 +20,7 @@ from spml.runs.settings import Settings
 from spml.train import fitting
 from spml.train.device import uses_cuda
 from spml.train.display import Display
+from spml.train.loggers import RunLogger
 from spml.train.portfolio import Candidate
 from spml.train.race import Race, folder_of
 
@@ -34,7 +35,7 @@ def fit_auto(
     quiet: bool,
     extra_config: Mapping[str, Any],
     cache: Cache | None,
-    tensorboard: bool,
+    logger: RunLogger | None,
 ) -> dict[str, Any]:
     """Choose a method by a race and train it into `out`; the arguments are those of `fit`."""
     settings = replace(settings, selection=_observed(settings))
@@ -60,7 +61,7 @@ def fit_auto(
         quiet=quiet,
         extra_config={**extra_config, names.RACE_ENTRY: entry},
         cache=cache,
-        tensorboard=tensorboard,
+        logger=logger,
     )
 
 

@@ -1,10 +1,9 @@
-"""Output of training: a bar and lines on the terminal, and the history for TensorBoard."""
+"""Output of training: a bar and lines on the terminal."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from importlib.util import find_spec
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from spml.data import Experiment
 from spml.data.images import build
-from spml.errors import UserError
 from spml.runs.settings import Resolved
 from spml.train.resolve import decided_text
 
@@ -108,58 +106,3 @@ def result_lines(result: Mapping[str, Any], run: Path, last_is_best: bool) -> It
     yield f"{text}; {result['seconds']:.0f} s; {run}"
     if last_is_best:
         yield "the last epoch is the best: more --epochs or a higher --lr may improve the result"
-
-
-class TensorBoard:
-    """Event files under RUN/tensorboard with every number of the history once.
-
-    A resumed run writes them again from its whole history.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._written = 0
-        self._writer: Any = None
-
-    def follow(self, history: Sequence[Mapping[str, Any]]) -> None:
-        """Write the new lines of the history."""
-        for line in history[self._written :]:
-            for name, value in line.items():
-                number = isinstance(value, int | float) and not isinstance(value, bool)
-                if number and name != "epoch":
-                    self._add(name, value, line["epoch"])
-        self._written = len(history)
-        if self._writer is not None:
-            self._writer.flush()
-
-    def finish(self, result: Mapping[str, Any]) -> None:
-        """Write the test figures at the chosen epoch."""
-        for name in ("test_map", "test_score"):
-            if result.get(name) is not None:
-                self._add(name, result[name], result["best_epoch"])
-        for name, value in (result.get("per_class_ap") or {}).items():
-            self._add(f"test_ap/{name}", value, result["best_epoch"])
-
-    def _add(self, name: str, value: float, epoch: int) -> None:
-        if self._writer is None:
-            from torch.utils.tensorboard import SummaryWriter
-
-            for old in self.folder.glob("events.out.tfevents.*"):
-                old.unlink()
-            self._writer = SummaryWriter(str(self.folder))
-        self._writer.add_scalar(name, value, epoch)
-
-    def __enter__(self) -> TensorBoard:
-        return self
-
-    def __exit__(self, *details: object) -> None:
-        if self._writer is not None:
-            self._writer.close()
-
-
-def check_installed() -> None:
-    """Raise UserError if TensorBoard is not installed."""
-    if find_spec("tensorboard") is None:
-        raise UserError(
-            "--tensorboard needs a package that is not installed: pip install -e '.[tensorboard]'"
-        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,8 @@ from spml.runs.folder import RunFolder
 from spml.runs.settings import AUTO, Resolved, Settings
 from spml.runs.verify import finished
 from spml.train.device import Processes, launch, make_fabric, smallest_share
-from spml.train.display import Display, TensorBoard, check_installed
+from spml.train.display import Display
+from spml.train.loggers import RunLogger
 from spml.train.loop import Job, Training, epoch_order
 from spml.train.resolve import (
     check_method,
@@ -52,7 +53,7 @@ def fit(
     quiet: bool = False,
     extra_config: Mapping[str, Any] | None = None,
     cache: Cache | None = None,
-    tensorboard: bool = False,
+    logger: RunLogger | None = None,
     validated_from: int = 0,
     tested: bool = True,
 ) -> dict[str, Any]:
@@ -69,15 +70,13 @@ def fit(
         quiet: print nothing.
         extra_config: more entries of config.json, such as the command.
         cache: of decoded pictures, if several runs share one; None opens the run's own.
-        tensorboard: write the history for TensorBoard too.
+        logger: of a tracker that receives the history and the test figures too.
         validated_from: first epoch after which validation rows are scored.
         tested: score the test rows at the end.
 
     Returns:
         The content of result.json.
     """
-    if tensorboard:
-        check_installed()
     resolved = resolve(settings, experiment)
     if resolved.method == AUTO:
         from spml.train.auto import fit_auto
@@ -96,7 +95,7 @@ def fit(
             quiet=quiet,
             extra_config=extra_config or {},
             cache=cache,
-            tensorboard=tensorboard,
+            logger=logger,
         )
     job, notes = build(experiment, resolved, options or {})
     job = replace(job, validated_from=validated_from, tested=tested)
@@ -119,15 +118,16 @@ def fit(
             for note in notes:
                 display.line(note)
             owner, started = _Owner(run, processes, begun=resuming), time.perf_counter()
-            logger = TensorBoard(run.tensorboard) if tensorboard and processes.first else None
+            logger = logger if processes.first else None
             with (
                 owner.abandoning(resolved, fabric.device),
                 _pictures(job, fabric, processes, display, cache) as pictures,
-                logger or nullcontext(),
             ):
                 training = Training(job, run, fabric, processes, display, pictures, logger, started)
                 if not resuming:
                     owner.begin(config, overwrite=overwrite)
+                if logger is not None:
+                    logger.open(run.path, config)
                 processes.wait()
                 return training.run()
 

@@ -31,7 +31,8 @@ from spml.runs.run import scores_name
 from spml.runs.settings import Resolved
 from spml.train.card import write_card
 from spml.train.device import Processes, Stop, described, device_name, synchronised
-from spml.train.display import Display, TensorBoard, epoch_text, headline, result_lines
+from spml.train.display import Display, epoch_text, headline, result_lines
+from spml.train.loggers import RunLogger
 from spml.train.repair import repair
 from spml.train.state import Checkpoints, Parts, Progress, WeightAverage, Writer, seed_all
 from spml.train.step import ADVICE, Step, Updater, optimizer_for, set_rates
@@ -72,7 +73,7 @@ class Training:
         processes: Processes,
         display: Display,
         cache: Cache | None,
-        logger: TensorBoard | None,
+        logger: RunLogger | None,
         started: float,
     ) -> None:
         settings, experiment, device = job.settings, job.experiment, fabric.device

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Check(TableOptions):
-    """Report problems in data: files, pictures, copies, leaks, labels. Or verify a run folder.
+    """Report problems in data: files, copies, leaks, labels; or in a run.
 
     Example: spml check photos.csv --root pictures --fix photos-clean.csv
     """
@@ -53,6 +53,7 @@ class Check(TableOptions):
 
         from spml.cli.output.check import print_problems, print_summary, print_warnings
         from spml.cli.output.progress import step_bar
+        from spml.cli.output.resources import resource_lines, work_on
         from spml.data.check.check import check
         from spml.data.readers.read import default_labels
 
@@ -64,6 +65,10 @@ class Check(TableOptions):
             warnings.simplefilter("always")
             tables = self._read(console, kind, unread)
         arrays = any(table.x is not None for table in tables.values())
+        if work := work_on(tables, self.data, self.size):
+            for text in resource_lines(work):
+                console.print(text, markup=False, soft_wrap=True)
+            console.print()
         if self.fix is not None and arrays:
             raise DataError(
                 f"{self.data}: --fix does not apply to arrays, it writes tables of files; "

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import tyro
 
-from spml.cli import LeftOut, ModelOptions, log, note_unfinished
+from spml.cli import LeftOut, ModelOptions, log
 from spml.errors import UserError
 
 
@@ -51,9 +51,9 @@ class Explain(ModelOptions):
             raise UserError(
                 "give pictures, or --worst N for the worst mistakes on the run's own data"
             )
-        note_unfinished(self.run_folder)
+        run = self.model()
         left_out = LeftOut()
-        run, out = self.run_folder, self.out
+        out = self.out
         with bar("explaining") as advance:
             usual: dict[str, Any] = {"on_error": left_out, "note": log, "advance": advance}
             usual["overwrite"] = self.overwrite

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 import tyro
 
-from spml.cli import LeftOut, ModelOptions, log, note_unfinished
+from spml.cli import LeftOut, ModelOptions, log
 from spml.errors import UserError
 from spml.files import refuse_existing
 
@@ -68,7 +68,7 @@ class Predict(ModelOptions):
             raise UserError(
                 f"--out {self.out} is one of the inputs and would be replaced; give another --out"
             )
-        note_unfinished(self.run_folder)
+        run = self.model()
         options = Options(
             self.batch_size,
             self.threads,
@@ -85,7 +85,7 @@ class Predict(ModelOptions):
         left_out = LeftOut()
         with bar("predicting") as advance:
             written = predict(
-                self.run_folder,
+                run,
                 self.inputs,
                 self.out,
                 options,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from spml.cli import ModelOptions, log, note_unfinished
+from spml.cli import ModelOptions, log
 from spml.errors import UserError
 
 TOKEN = "SPML_TOKEN"
@@ -63,8 +63,8 @@ class Serve(ModelOptions):
                 f"pictures above {PIXEL_LIMIT:,} pixels are not read"
             )
         limits = Limits(bytes=int(self.max_megabytes * 1e6), pixels=int(self.max_pixels))
-        note_unfinished(self.run_folder)
+        run = self.model()
         if token is None and self.host not in LOOPBACK:
             log("everyone who reaches this address can use the model; --token asks for a password")
         access = Access(self.host, self.port, token, self.certificate, self.key)
-        serve(self.run_folder, access, limits)
+        serve(run, access, limits)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import nullcontext
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import tyro
 
@@ -34,8 +35,11 @@ class Train(DataOptions, Settings):
     """Resume the run in --out from its last checkpoint."""
     overwrite: bool = False
     """Replace the run in --out."""
+    logger: Literal["tensorboard", "csv", "wandb", "mlflow"] | None = None
+    """Also send curves and figures to a tracker.
+    tensorboard and csv write to the run folder; wandb and mlflow also store report and model."""
     tensorboard: bool = False
-    """Also write the history for TensorBoard, to the folder tensorboard in the run folder."""
+    """Another name of --logger tensorboard."""
     quiet: bool = False
     """Print only errors."""
 
@@ -43,7 +47,7 @@ class Train(DataOptions, Settings):
         """Load the data, train, and write the report."""
         from spml.errors import Interruption, UserError
         from spml.runs.settings import AUTO
-        from spml.train.resolve import default_method
+        from spml.train.resolve import default_method, resolve
 
         method = self.method or default_method(self.data)
         if "help" in self.set:
@@ -51,40 +55,51 @@ class Train(DataOptions, Settings):
             return
         if self.set and method == AUTO:
             raise UserError("--set needs --method: a race sets the options of its candidates")
+        from spml.cli.output.resources import resource_lines, work_of
         from spml.machine import started_first
         from spml.report.run_page import write_report
         from spml.runs.run import Run
         from spml.train.fitting import fit
+        from spml.train.loggers import RunLogger
 
+        if self.tensorboard and self.logger not in (None, "tensorboard"):
+            raise UserError("--tensorboard is --logger tensorboard; give one of them")
         if self.resume and self.overwrite:
             raise UserError(
                 "--resume continues a run and --overwrite replaces it; give one of them"
             )
         experiment = self.load(self.data, self.observe_seed, self.split_seed)
+        settings = Settings(**{item.name: getattr(self, item.name) for item in fields(Settings)})
         if not self.quiet and started_first():
             for text in notes_on(experiment, own_names=self.classes is None):
                 log(text)
-        settings = Settings(**{item.name: getattr(self, item.name) for item in fields(Settings)})
+            if not self.resume and (work := work_of(experiment, resolve(settings, experiment))):
+                for text in resource_lines(work):
+                    log(text)
         out = (
             self.out
             or Path("runs") / f"{Path(self.data).stem}-{method.replace(':', '.')}-{self.seed}"
         )
-        try:
-            fit(
-                experiment,
-                settings,
-                out,
-                options=parse_options(method, self.set) if self.set else {},
-                resume=self.resume,
-                overwrite=self.overwrite,
-                quiet=self.quiet,
-                tensorboard=self.tensorboard,
-                extra_config={**self.sources(), "command": self.command()},
-            )
-        except Interruption:
-            raise KeyboardInterrupt(f"resume with: {self.command()} --resume") from None
-        if started_first():
-            write_report([out], Run(out).report, data=experiment)
+        named = "tensorboard" if self.tensorboard else self.logger
+        with nullcontext() if named is None else RunLogger(named) as logger:
+            try:
+                fit(
+                    experiment,
+                    settings,
+                    out,
+                    options=parse_options(method, self.set) if self.set else {},
+                    resume=self.resume,
+                    overwrite=self.overwrite,
+                    quiet=self.quiet,
+                    logger=logger,
+                    extra_config={**self.sources(), "command": self.command()},
+                )
+            except Interruption:
+                raise KeyboardInterrupt(f"resume with: {self.command()} --resume") from None
+            if started_first():
+                write_report([out], Run(out).report, data=experiment)
+                if logger is not None:
+                    logger.attach()
 
     def command(self) -> str:
         """Return the command line that repeats this run."""
