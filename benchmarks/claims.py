@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from plans import ONE_RATE
 from recorded import OPEN, Recorded, interval
-from voc_plan import ONE_RATE, STUDIED
+from voc_plan import STUDIED
 
 from spml.analysis.archive import comparable, find
 from spml.analysis.confidences import Assumptions, Distinguishability

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from claims import OPEN, studies
-from recorded import LINK, Recorded, doubts, markdown, quoted_figure
+from recorded import Recorded, doubts, markdown, quoted_figure
 
 from spml.analysis.confidences import FEWEST, Assumptions, Distinguishability
 from spml.analysis.plots import figure_of
@@ -31,7 +31,9 @@ def sensitivity(known: Recorded) -> str:
     return "  \n".join(summary)
 
 
-def confidences(apart: Sequence[Distinguishability], ends: Sequence[Assumptions]) -> str:
+def confidences(
+    known: Recorded, apart: Sequence[Distinguishability], ends: Sequence[Assumptions]
+) -> str:
     """Distances by epoch, and the tests of the assumptions."""
     if not apart:
         return f"{OPEN} (runs of gr and an with scores: 0 of 2)"
@@ -69,7 +71,8 @@ def confidences(apart: Sequence[Distinguishability], ends: Sequence[Assumptions]
             after.append(
                 [f"{one.method.upper()}, {when}", *cells, f"{ratios.within:.0%} of {counted} bins"]
             )
-    files = ", ".join(f"[{one.run}]({LINK}/scores/{one.run}/config.json)" for one in apart)
+    link = f"../benchmarks/results/{known.setup.results.name}"
+    files = ", ".join(f"[{one.run}]({link}/scores/{one.run}/config.json)" for one in apart)
     return "\n\n".join([f"From the scores of {files}.", markdown(lines), markdown(after)])
 
 

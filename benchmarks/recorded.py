@@ -1,4 +1,4 @@
-"""The recorded VOC runs as tables, and as a list of runs with the commands that repeat them."""
+"""The recorded runs as tables, and as a list of runs with the commands that repeat them."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from voc_plan import COMMON, HERE, Plan, Run, RunStore, against, collected, plans, table
+from plans import Setup, against
+from voc_plan import VOC
 
 from spml.bench.formats import versus
-from spml.bench.plan import Case, Record, done_in
+from spml.bench.plan import Case, Plan, Record, Run, done_in
 from spml.bench.published import Quote
-from spml.bench.tables import Row, Table
+from spml.bench.store import RunStore
+from spml.bench.tables import Row, Table, collected, table
 from spml.cli.commands.train import Train
 from spml.cli.set_options import option_text
 from spml.metrics.bootstrap import Comparison
 from spml.report.format import signed
 
-RESULTS = HERE / "results" / "voc2012-lite0"
-LINK = "../benchmarks/results/voc2012-lite0"
 OPEN = "not run yet"
 
 
@@ -34,11 +34,16 @@ class Recorded:
     every: Sequence[Plan]
     store: RunStore
     pixels: str
+    setup: Setup = VOC
 
     @classmethod
-    def read(cls, results: Path = RESULTS, plan: Path = HERE / "plan.json") -> Recorded:
-        pixels = json.loads(plan.read_text(encoding="utf-8"))["pixels"]
-        return cls(plans(pixels), RunStore(Path("nowhere"), results), pixels)
+    def read(
+        cls, results: Path | None = None, plan: Path | None = None, setup: Setup = VOC
+    ) -> Recorded:
+        """Read the records of a setup, or those of another folder."""
+        pixels = json.loads((plan or setup.overview).read_text(encoding="utf-8"))["pixels"]
+        store = RunStore(Path("nowhere"), results or setup.results)
+        return cls(setup.plans(pixels), store, pixels, setup)
 
     def plan(self, name: str) -> Plan:
         return next(plan for plan in self.every if plan.table == name)
@@ -68,30 +73,34 @@ class Recorded:
     def repeat(self, runs: Sequence[Run]) -> str:
         """The command that repeats runs that differ only in their seeds."""
         first = runs[0]
-        words = shlex.join(own_words(first))
-        root = "" if first.data == f"voc@{self.pixels}" else "VOC=$ORIGINAL "
+        data = self.setup.data
+        words = shlex.join(own_words(self.setup, first))
+        version = first.data.partition("@")[2]
+        root = "" if version == self.pixels else f"{data.upper()}=${version.upper()} "
         seeds = [run.seed for run in runs]
         if len(seeds) == 1:
-            return f"`{root}voc {words} --seed {seeds[0]}`"
-        return f"`for s in {' '.join(map(str, seeds))}; do {root}voc {words} --seed $s; done`"
+            return f"`{root}{data} {words} --seed {seeds[0]}`"
+        return f"`for s in {' '.join(map(str, seeds))}; do {root}{data} {words} --seed $s; done`"
 
 
-def words_of(settings: Mapping[str, Any], **more: Any) -> list[str]:
-    """Arguments of `spml train voc` beyond its defaults."""
-    return shlex.split(Train(data="voc", **settings, **more).command())[3:]
+def words_of(data: str, settings: Mapping[str, Any], **more: Any) -> list[str]:
+    """Arguments of `spml train` on a benchmark beyond its defaults."""
+    return shlex.split(Train(data=data, **settings, **more).command())[3:]
 
 
-def own_words(run: Run) -> list[str]:
+def own_words(setup: Setup, run: Run) -> list[str]:
     """Arguments of a run beyond the settings common to all."""
-    own = {name: value for name, value in run.settings.items() if COMMON.get(name) != value}
+    common = setup.common
+    own = {name: value for name, value in run.settings.items() if common.get(name) != value}
     options = [f"{name}={option_text(value)}" for name, value in run.options.items()]
-    words = words_of(own, method=run.method, set=options)
+    words = words_of(setup.data, own, method=run.method, set=options)
     return words if "--method" in words else ["--method", run.method, *words]
 
 
-def shell_function() -> str:
+def shell_function(setup: Setup = VOC) -> str:
     """The settings common to all runs, as a shell function."""
-    return f'voc() {{ spml train voc --root "$VOC" {shlex.join(words_of(COMMON))} "$@"; }}'
+    data, words = setup.data, shlex.join(words_of(setup.data, setup.common))
+    return f'{data}() {{ spml train {data} --root "${data.upper()}" {words} "$@"; }}'
 
 
 def progress(known: Recorded, plan: Plan, case: Case) -> str:
@@ -138,7 +147,7 @@ def result_table(
         cells = [row.label, "; failed: ".join([figure, *row.errors])]
         cells += [versus(row)] if results.against else []
         cells += [str(row.thirds[name]) for name in ("head", "middle", "tail")] if thirds else []
-        cells += [quoted_figure(row.quoted.get("voc"), notes)] if quoted else []
+        cells += [quoted_figure(row.quoted.get(known.setup.data), notes)] if quoted else []
         lines.append(cells)
     return markdown(lines) + doubts(notes)
 

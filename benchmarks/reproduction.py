@@ -17,6 +17,7 @@ from pathlib import Path
 
 from claims import NO, OPEN, SURE, YES, claims
 from figure_blocks import classes, confidences, quoted, sensitivity
+from plans import FRESH, LR, ONE_RATE
 from recorded import (
     Recorded,
     interval,
@@ -29,7 +30,7 @@ from recorded import (
 )
 from render import render
 from scipy.stats import ttest_ind
-from voc_plan import BACKBONES, FRESH, LR, ONE_RATE, REFERENCE, STUDIED
+from voc_plan import BACKBONES, REFERENCE, STUDIED
 
 from spml.analysis.archive import find
 from spml.analysis.confidences import (
@@ -108,7 +109,7 @@ class Page:
         return own | {
             "command": lambda: f"```\n{shell_function()}\n```",
             "sensitivity": lambda: sensitivity(self.known),
-            "confidences": lambda: confidences(self.apart, self.ends),
+            "confidences": lambda: confidences(self.known, self.apart, self.ends),
             "classes": lambda: classes(FIGURE_FOLDER / "classes.json"),
             "quoted": quoted,
         }

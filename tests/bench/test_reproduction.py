@@ -80,7 +80,7 @@ def test_the_printed_commands_repeat_the_runs(reproduction):
     for run in {run.id: run for run in runs}.values():
         own = shlex.split(known.repeat([run]).strip("`").removeprefix("VOC=$ORIGINAL "))[1:]
         train = tyro.cli(Train, args=["voc", *common, *own])
-        names = [*run.settings, *recorded.COMMON]
+        names = [*run.settings, *known.setup.common]
         case = Case("", train.method, parse_options(train.method, train.set), data=run.data)
         settings = {name: getattr(train, name) for name in names}
         plan = Plan("", "voc", (case,), (train.seed,), settings)
@@ -216,24 +216,35 @@ def voc_plan(reproduction):
     return voc_plan
 
 
-def test_runs_of_two_tables_are_trained_once_and_final_runs_are_added(voc_plan, outcomes, tmp_path):
+@pytest.fixture
+def plans(reproduction):
+    import plans
+
+    return plans
+
+
+def test_runs_of_two_tables_are_trained_once_and_final_runs_are_added(
+    voc_plan, plans, outcomes, tmp_path
+):
     known, look = outcomes
     every = voc_plan.plans("original")
     by_table = {plan.table: {run.id for run in plan.runs(look)} for plan in every}
     assert len(by_table["Table A"] & by_table["Table B"]) == 8
     assert len(by_table["Table B"] & by_table["Table 3"]) == 12  # AN, and GR with all its parts
 
-    class RunStore(voc_plan.RunStore):
+    class RunStore(plans.RunStore):
         def outcome(self, run_id):
             return known.get(run_id)
 
     store = RunStore(tmp_path)
-    before = len(voc_plan.needed(every, store))
-    assert set(voc_plan.to_come(every, store)) == {"Table B", "Table 3"}
-    known |= {run.id: {"seed": run.seed, **done()} for run in voc_plan.needed(every, store)}
-    assert len(voc_plan.needed(every, store)) > before and voc_plan.to_come(every, store) == {}
-    assert voc_plan.against(every[0]) == "gr" and len(voc_plan.scored(every)) == 2 + 6
-    assert "| gr | 40.00 | 87.44 | -47.44 |" in voc_plan.beside_reference(every[0], store)
+    before = len(plans.needed(every, store))
+    assert set(plans.to_come(every, store)) == {"Table B", "Table 3"}
+    known |= {run.id: {"seed": run.seed, **done()} for run in plans.needed(every, store)}
+    assert len(plans.needed(every, store)) > before and plans.to_come(every, store) == {}
+    assert plans.against(every[0]) == "gr" and len(plans.scored(every)) == 2 + 6
+    assert "| gr | 40.00 | 87.44 | -47.44 |" in plans.beside_reference(
+        every[0], store, voc_plan.REFERENCE
+    )
 
 
 def test_the_plan_is_written_without_data_or_device(voc_plan, tmp_path, monkeypatch, capsys):
@@ -258,9 +269,7 @@ def test_the_plan_is_written_without_data_or_device(voc_plan, tmp_path, monkeypa
     assert "**Table A, voc@original" in capsys.readouterr().out
 
 
-def test_weight_files_are_found_by_backbone(voc_plan, tmp_path):
-    files = voc_plan.weight_files(
-        [str(tmp_path / "a.pth"), f"mobilenetv2_100={tmp_path / 'b.pth'}"]
-    )
+def test_weight_files_are_found_by_backbone(plans, tmp_path):
+    files = plans.weight_files([str(tmp_path / "a.pth"), f"mobilenetv2_100={tmp_path / 'b.pth'}"])
     assert files["tf_efficientnet_lite0"] == str(tmp_path / "a.pth")
     assert files["mobilenetv2_100"] == str(tmp_path / "b.pth")
