@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from pkgutil import resolve_name
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 from PIL import Image
 
 from spml.data import LabelTable, observe
-from spml.data.benchmarks import BENCHMARKS, ENTRIES, NAMES, function, paper_counts
+from spml.data.benchmarks import BENCHMARKS, ENTRIES, NAMES, paper_counts
 from spml.data.check.benchmark import differences, missing_pictures, observed_sha256
 from spml.data.experiment import Experiment, split
 from spml.data.observation import draw
@@ -105,7 +106,7 @@ def test_the_steps_for_nuswide_name_the_files_that_are_read():
 @pytest.mark.parametrize("entry", ENTRIES, ids=NAMES)
 def test_the_functions_of_an_entry_exist(entry):
     for path in filter(None, (entry.reader, entry.versioned, entry.boxes)):
-        assert callable(function(path))
+        assert callable(resolve_name(path))
     assert bool(entry.archives) != bool(entry.steps)
 
 

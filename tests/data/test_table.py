@@ -100,6 +100,7 @@ def test_values_that_are_no_labels_are_refused(labels, message):
         (["a", "b"], ["x"], [[1]], "not items by classes"),
         (["a"], [], np.empty((1, 0)), "no classes"),
         (["a"], ["x", "x"], [[1, 0]], "'x' appears twice"),
+        (["\udcff.png"], ["x"], [[1]], r"item '\\udcff.png' is no text in UTF-8; rename it"),
     ],
 )
 def test_parts_that_do_not_fit(items, classes, labels, message):

@@ -18,16 +18,20 @@ from spml.bench.record import read_collected
 from spml.data import LabelTable, read
 from spml.data.readers.coco import instances
 from spml.data.readers.columns import Columns
-from spml.data.readers.items_only import bare_arrays, image_column, rows_of_features
 from spml.errors import UserError
+from spml.model import ModelInfo
 from spml.model.backbones import read_tensors
 from spml.model.store import read_info
 from spml.runs import names, settings
 from spml.runs.checkpoint import MARK, read_checkpoint
 from spml.runs.run import Run
+from spml.use.predict.inputs import Inputs
 from spml.use.review.answers import read_answers
 
 ITEMS = LabelTable(["a.png", "b.png"], ["cat", "dog"], np.array([[1, 0], [0, 1]], np.int8))
+PICTURES = {"kind": "pictures", "size": 16, "upright": True, "features": None}
+VECTORS = {"kind": "features", "size": None, "upright": True, "features": 2, "columns": ["x", "y"]}
+INFOS = [ModelInfo(["cat", "dog"], "tiny", how, [0.5, 0.5]) for how in (PICTURES, VECTORS)]
 
 
 @dataclass(frozen=True)
@@ -59,21 +63,20 @@ def _csv(path: Path) -> Iterator[Callable[[], object]]:
     yield lambda: _tables(path, labels="complete", on_error=lambda error: None)
     yield lambda: _tables(path, columns=Columns(features="*"), on_error=lambda error: None)
     yield lambda: _tables(path, classes=["cat", "dog"])
-    yield lambda: list(image_column(path))
-    yield lambda: list(rows_of_features(path, Columns(), ["x", "y"]))
+    yield from (lambda info=info: list(Inputs([path], info)) for info in INFOS)
     yield lambda: read_answers(path, ITEMS)
 
 
 def _parquet(path: Path) -> Iterator[Callable[[], object]]:
     yield lambda: _tables(path)
     yield lambda: _tables(path, labels="complete", on_error=lambda error: None)
-    yield lambda: list(image_column(path))
+    yield lambda: list(Inputs([path], INFOS[0]))
 
 
 def _npz(path: Path) -> Iterator[Callable[[], object]]:
     yield lambda: _tables(path)
     yield lambda: _tables(path, labels="complete", on_error=lambda error: None)
-    yield lambda: bare_arrays(path)
+    yield from (lambda info=info: list(Inputs([path], info)) for info in INFOS)
     run = Run(path.parent)
     for place in (names.LABELS, names.OBSERVED, f"{names.SCORES}/test.npz"):
         beside = path.parent / place

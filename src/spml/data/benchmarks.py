@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from spml.data.readers.builder import Kind
@@ -76,18 +76,12 @@ class Benchmark:
 
     def read(self, root: Path, labels: Kind) -> dict[str, LabelTable]:
         """Read the label tables by split."""
-        tables: dict[str, LabelTable] = function(self.reader)(root, labels=labels)
+        tables: dict[str, LabelTable] = resolve_name(self.reader)(root, labels=labels)
         return tables
 
     def version(self, root: Path) -> str:
         """Name the version in a folder; empty if only one circulates."""
-        return str(function(self.versioned)(root)) if self.versioned else ""
-
-
-def function(path: str) -> Any:
-    """Import a function written "module:function"."""
-    module, _, name = path.partition(":")
-    return getattr(import_module(module), name)
+        return str(resolve_name(self.versioned)(root)) if self.versioned else ""
 
 
 _VOC = "pascal/VOC/voc2012/VOCtrainval_11-May-2012.tar"

@@ -18,7 +18,6 @@ import urllib.request
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
 from gzip import BadGzipFile
 from pathlib import Path
 from typing import BinaryIO
@@ -61,11 +60,17 @@ def download(
             raise DataError(f"{path}: {problem}; remove it and run again")
         return path
     folder.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{remote.name}.part")
-    with _locked(part) as file:
-        _complete(remote, file, folder, advance, attempts, wait)
-        file.flush()
-        os.fsync(file.fileno())
+    part, lock = folder / f"{remote.name}.part", folder / f"{remote.name}.part.lock"
+    try:
+        with FileLock(lock, blocking=False), part.open("ab") as file:
+            try:
+                _complete(remote, file, folder, advance, attempts, wait)
+                file.flush()
+                os.fsync(file.fileno())
+            finally:
+                lock.unlink(missing_ok=True)
+    except Timeout:
+        raise UserError(f"{part}: another process is downloading it; wait for that one") from None
     if problem := _problem(part, remote, advance):
         part.unlink()
         raise DataError(
@@ -91,23 +96,6 @@ def require_space(folder: Path, needed: int) -> None:
     if free < needed:
         space = f"{free / 1e9:.1f} GB free, {needed / 1e9:.1f} GB needed to download and unpack"
         raise UserError(f"{folder}: {space}; free some or give a --root on another disk")
-
-
-@contextmanager
-def _locked(part: Path) -> Iterator[BinaryIO]:
-    """Open the part file; refuse if another process has locked it."""
-    lock = FileLock(part.with_name(f"{part.name}.lock"), timeout=0)
-    try:
-        lock.acquire()
-    except Timeout:
-        raise UserError(f"{part}: another process is downloading it; wait for that one") from None
-    try:
-        with part.open("ab") as file:
-            yield file
-    finally:
-        with suppress(OSError):  # Windows refuses to remove an open file
-            Path(lock.lock_file).unlink()
-        lock.release()
 
 
 def _complete(

@@ -18,12 +18,13 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
+from pkgutil import resolve_name
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from spml.data.benchmarks import BENCHMARKS, function
+from spml.data.benchmarks import BENCHMARKS
 from spml.data.experiment import SEED
 from spml.data.names import ClassList
 from spml.data.readers.read import read
@@ -202,7 +203,7 @@ def areas(source: str, table: LabelTable) -> npt.NDArray[np.float64]:
     pairs = zip(known.entry_rows().tolist(), known.indices.tolist(), strict=True)
     at = {pair: i for i, pair in enumerate(pairs)}
     out = np.zeros(len(at))
-    for row, column, area in function(BENCHMARKS[source].boxes)(table, table.root):
+    for row, column, area in resolve_name(BENCHMARKS[source].boxes)(table, table.root):
         if (row, column) in at:  # other boxes belong to no positive label
             out[at[row, column]] += area
     return out

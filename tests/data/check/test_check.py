@@ -5,7 +5,7 @@ import os
 import numpy as np
 
 from spml.data import LabelTable, load, read
-from spml.data.check import files as files
+from spml.data.check import check as module
 from spml.data.check.check import check, positives_seen
 from spml.data.check.problems import KINDS, Place, count_kinds, counted
 from tests.data.conftest import refused
@@ -88,7 +88,7 @@ def test_a_file_that_cannot_be_opened_is_unreadable(table, monkeypatch):
     def refuse(file, name):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(files.hashlib, "file_digest", refuse)
+    monkeypatch.setattr(module.hashlib, "file_digest", refuse)
     report = check(read(csv), pictures=False)
     assert set(kinds(report)) == {"unreadable"}
     assert "(Permission denied)" in report.errors[0].message
@@ -186,7 +186,7 @@ def parts(x):
 
 
 def test_progress_is_reported(table, monkeypatch):
-    monkeypatch.setattr(files, "WINDOW", 2)
+    monkeypatch.setattr(module, "WINDOW", 2)
     progress = []
     check(
         read(table("image,label\na.png,x\nb.png,x\nc.png,x\n")),

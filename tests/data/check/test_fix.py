@@ -155,15 +155,11 @@ def test_nothing_is_replaced(table, existing):
 
 @pytest.mark.parametrize(
     ("item", "name", "message"),
-    [
-        ("a.png", "a|b", "contains '|'"),
-        ("a.png ", "x", "ends with a space"),
-        ("\udcff.png", "x", "is not UTF-8"),
-    ],
+    [("a.png", "a|b", r"contains '\|'"), ("a.png ", "x", "ends with a space")],
 )
 def test_values_that_a_csv_cannot_hold_are_refused(tmp_path, item, name, message):
     tables = {"train": LabelTable([item], [name], np.ones((1, 1), np.int8), root=tmp_path)}
-    with refused(message.replace("|", r"\|")):
+    with refused(message):
         write_table(tables, tmp_path / "clean.csv")
     assert not list(tmp_path.iterdir())
 

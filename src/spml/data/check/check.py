@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+import stat
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import reduce
+from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from spml.data.check.files import Advance, inspect_arrays, inspect_files
 from spml.data.check.problems import Findings, Place, Problem
 from spml.data.experiment import train_list
 from spml.data.names import doubtful_names, near_duplicates
@@ -17,9 +23,14 @@ from spml.data.observation import draw
 from spml.data.readers.builder import Kind
 from spml.data.table import SPLITS, Labels, LabelTable, SparseLabels, concatenate
 from spml.errors import DataError
+from spml.machine import decoders
 
 Counts = npt.NDArray[np.int64]
+Advance = Callable[[str, int, int], None]
+Out = TypeVar("Out")
+Copies = tuple[Place, ...]  # two or more rows with the same picture
 MAX_NAMES = 5  # classes that one message lists
+WINDOW = 512  # files that are queued for the threads at once
 
 
 def check(
@@ -39,8 +50,8 @@ def check(
     fill value of arrays does not show it.
     """
     files = {split: table for split, table in tables.items() if table.x is None}
-    broken, copies = inspect_files(files, decoded=pictures, size=size, advance=advance)
-    copies += inspect_arrays(tables)
+    broken, copies = _inspect_files(files, pictures, size, advance)
+    copies += _inspect_arrays(tables)
     problems = [*unread_problems(unread), *broken]
     for group in copies:
         problems += _leaks(tables, group)
@@ -50,8 +61,11 @@ def check(
     problems += untrainable(tables, complete=labels == "complete")
     problems += _rare(tables, min_positives)
     problems += _names_problems(tables)
-    for part in SPLITS:
-        problems += _unlabelled(part, tables[part]) if part in tables else []
+    for part in (part for part in SPLITS if part in tables):
+        table = tables[part]
+        for row in np.flatnonzero(positives_per_row(table.sparse) == 0).tolist():
+            text = f"{table.where(row)}{table.items[row]!r}"
+            problems.append(Problem("unlabelled", text, part, row))
     return Findings(problems, copies)
 
 
@@ -60,7 +74,123 @@ def unread_problems(unread: Iterable[DataError]) -> list[Problem]:
     return [Problem("record", str(error)) for error in unread]
 
 
-def _leaks(tables: dict[str, LabelTable], group: tuple[Place, ...]) -> Iterator[Problem]:
+def _inspect_files(
+    tables: dict[str, LabelTable], decoded: bool, size: int | None, advance: Advance | None
+) -> tuple[list[Problem], list[Copies]]:
+    """Return missing and unreadable pictures, and groups of rows with the same bytes, in order."""
+    places = [
+        Place(split, row)
+        for split in SPLITS
+        if split in tables
+        for row in range(len(tables[split]))
+    ]
+    broken: dict[Place, Problem] = {}
+    lengths: dict[Place, int] = {}
+
+    def refuse(place: Place, kind: str, text: str) -> None:
+        broken[place] = Problem(kind, f"{tables[place.split].where(place.row)}{text}", *place)
+
+    def path(place: Place) -> Path:
+        return tables[place.split].file(place.row)
+
+    folders: dict[Path, dict[str, str]] = {}
+    for place, length in _threaded(
+        "looking for files", lambda at: _length(path(at)), places, advance
+    ):
+        if isinstance(length, int):
+            lengths[place] = length
+        else:
+            kind, text = length
+            hint = _similar_file(path(place), folders) if kind == "missing" else ""
+            refuse(place, kind, text + hint)
+    shared = {length for length, count in Counter(lengths.values()).items() if count > 1}
+    to_read = [place for place, length in lengths.items() if decoded or length in shared]
+    what = "decoding pictures" if decoded else "comparing files"
+    same: dict[str, list[Place]] = defaultdict(list)
+    for place, (error, digest) in _threaded(
+        what, lambda at: _contents(path(at), decoded, size, lengths[at] in shared), to_read, advance
+    ):
+        if error:
+            refuse(place, "unreadable", error)
+        elif digest:
+            same[digest].append(place)
+    ordered = [broken[place] for place in places if place in broken]
+    return ordered, [tuple(group) for group in same.values() if len(group) > 1]
+
+
+def _inspect_arrays(tables: dict[str, LabelTable]) -> list[Copies]:
+    """Return the rows of equal pictures in arrays; features may be equal by chance."""
+    same: dict[bytes, list[Place]] = defaultdict(list)
+    for split in SPLITS:
+        x = tables[split].x if split in tables else None
+        if x is not None and x.ndim == 4:
+            for row, picture in enumerate(x):
+                same[hashlib.sha256(picture.tobytes()).digest()].append(Place(split, row))
+    return [tuple(group) for group in same.values() if len(group) > 1]
+
+
+def _threaded(
+    what: str, work: Callable[[Place], Out], places: Sequence[Place], advance: Advance | None
+) -> Iterator[tuple[Place, Out]]:
+    """Yield each place with the result of its work, in order, from threads."""
+    with ThreadPoolExecutor(decoders()) as pool:
+        for start in range(0, len(places), WINDOW):
+            window = places[start : start + WINDOW]
+            results = zip(window, pool.map(work, window), strict=True)
+            for done, (place, out) in enumerate(results, start + 1):
+                yield place, out
+                if advance:
+                    advance(what, done, len(places))
+
+
+def _length(path: Path) -> int | tuple[str, str]:
+    """Return the bytes of a file, or the kind of problem and its description."""
+    try:
+        status = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return "missing", f"{path}: no such file"
+    except (OSError, ValueError) as error:
+        return "unreadable", f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})"
+    if not stat.S_ISREG(status.st_mode):  # reading a pipe would block
+        return "unreadable", f"{path}: a folder, pipe or device, not a picture"
+    return status.st_size or ("unreadable", f"{path}: the file is empty")
+
+
+def _similar_file(path: Path, folders: dict[Path, dict[str, str]]) -> str:
+    """Return `; there is 'A.JPG'` if a file differs only by case or composed accents, else ""."""
+    if path.parent not in folders:
+        folders[path.parent] = {}
+        with suppress(OSError, ValueError):
+            names = [file.name for file in path.parent.iterdir()]
+            folders[path.parent] = {_folded(name): name for name in names}
+    other = folders[path.parent].get(_folded(path.name))
+    return f"; there is {other!r}" if other else ""
+
+
+def _folded(name: str) -> str:
+    return unicodedata.normalize("NFC", name).casefold()
+
+
+def _contents(
+    path: Path, decoded: bool, size: int | None, compared: bool
+) -> tuple[str | None, str | None]:
+    """Return why a picture cannot be decoded, and the hash of its bytes if it is compared."""
+    try:
+        if decoded:
+            from spml.data.images.decode import decode
+
+            decode(path, size)
+        if not compared:
+            return None, None
+        with path.open("rb") as file:
+            return None, hashlib.file_digest(file, "sha256").hexdigest()
+    except DataError as error:
+        return str(error), None
+    except OSError as error:
+        return f"{path}: cannot be read ({error.strerror or error})", None
+
+
+def _leaks(tables: dict[str, LabelTable], group: Copies) -> Iterator[Problem]:
     """Yield the copies outside the last split of the group, in the order train, val, test."""
     last = group[-1]
     for place in group:
@@ -69,7 +199,7 @@ def _leaks(tables: dict[str, LabelTable], group: tuple[Place, ...]) -> Iterator[
             yield Problem("leak", f"{row} in {place.split} is the same picture as {other}", *place)
 
 
-def _copies(tables: dict[str, LabelTable], group: tuple[Place, ...]) -> Iterator[Problem]:
+def _copies(tables: dict[str, LabelTable], group: Copies) -> Iterator[Problem]:
     """Compare each copy with earlier ones: contradictory, or in the same split."""
     rows = np.concatenate([tables[place.split].rows([place.row]) for place in group])
     first: dict[str, int] = {}
@@ -132,11 +262,6 @@ def _names_problems(tables: dict[str, LabelTable]) -> Iterator[Problem]:
         yield Problem("near_names", text)
     for name, what in doubtful_names(next(iter(tables.values())).classes).items():
         yield Problem("joined_names", f"{name!r}: {what}")
-
-
-def _unlabelled(part: str, table: LabelTable) -> Iterator[Problem]:
-    for row in np.flatnonzero(positives_per_row(table.sparse) == 0).tolist():
-        yield Problem("unlabelled", f"{table.where(row)}{table.items[row]!r}", part, row)
 
 
 def untrainable(tables: dict[str, LabelTable], *, complete: bool) -> list[Problem]:

@@ -63,8 +63,9 @@ def clean(tables: dict[str, LabelTable], findings: Findings, *, merge: bool = Fa
         rows = table.rows([place.row for place in rest])
         clash = (rows == 1).any(axis=0) & (rows == -1).any(axis=0)
         parts = [list(range(len(rest)))] if merge else _same_file(table, rest)
-        labels = [_union(rows[part], clash, table.sparse.fill) for part in parts]
+        labels = [np.where((rows[p] == 1).any(axis=0), 1, rows[p].min(axis=0)) for p in parts]
         if table.sparse.fill == 0:
+            labels = [np.where(clash, 0, one) for one in labels]
             unknown += int(clash.sum())
         else:
             unsettled += any((one != labels[0]).any() for one in labels)
@@ -82,11 +83,6 @@ def _same_file(table: LabelTable, places: list[Place]) -> list[list[int]]:
     for i, place in enumerate(places):
         parts[table.file(place.row).absolute()].append(i)
     return list(parts.values())
-
-
-def _union(rows: Labels, clash: Labels, fill: int) -> Labels:
-    known = np.where((rows == 1).any(axis=0), 1, rows.min(axis=0))
-    return np.where(clash, 0, known).astype(np.int8) if fill == 0 else known.astype(np.int8)
 
 
 def _without(
@@ -141,6 +137,4 @@ def _cell(text: str, what: str, forbidden: str = "") -> str:
             "begins or ends with a space" if text != text.strip() else f"contains {forbidden!r}"
         )
         raise DataError(f"{what} {text!r} cannot be written to a CSV file: it {reason}; rename it")
-    if not text.isprintable() and any("\ud800" <= letter <= "\udfff" for letter in text):
-        raise DataError(f"{what} {text!r} is not UTF-8; rename it")
     return text

@@ -9,22 +9,36 @@ from io import BufferedIOBase
 from pathlib import Path
 from typing import cast
 
+import numpy as np
+
 from spml.data.images.loader import Item
-from spml.data.readers.builder import OnError, report
-from spml.data.readers.columns import Columns
+from spml.data.readers.arrays import (
+    RowCheck,
+    load_array,
+    load_arrays,
+    pictures_or_features,
+    strings,
+)
+from spml.data.readers.builder import OnError, Reading, report
+from spml.data.readers.columns import Columns, feature, feature_columns, position
+from spml.data.readers.columns import listed as column_names
 from spml.data.readers.folders import PICTURES
-from spml.data.readers.items_only import bare_arrays, image_column, rows_of_features
+from spml.data.readers.parquet import SUFFIXES
+from spml.data.readers.read import TABLES, WITH_ARRAYS
+from spml.data.readers.tabular import builder_of, item_of, named_columns, opened
 from spml.errors import DataError, UserError
 from spml.model import ModelInfo
 
-TABLES = (".csv", ".tsv", ".txt", ".parquet", ".pq")
-ARRAYS = (".npz", ".npy")
-OF_NUMBERS = (".csv", ".tsv", ".txt")
 # Phones write these formats: they are reported as unreadable, not skipped.
 INTENDED = PICTURES | {".heic", ".heif", ".avif"}
 STANDARD = "-"  # standard input, as an input
 PATH_LIMIT = 65536  # bytes of a path on standard input
 CHUNK = 65536  # bytes per read of standard input
+EXAMPLE = "one of them 'image'"
+REMEDY = (
+    "name the one of the paths 'image', give --image-column, "
+    "or give a plain list of paths on standard input (-)"
+)
 
 Note = Callable[[str], None]
 
@@ -61,8 +75,9 @@ class Inputs:
         self._linked: set[tuple[int, int]] = set()
         if not self.inputs:
             raise UserError("nothing to predict; give pictures, folders or a table")
+        takes = {*TABLES, *WITH_ARRAYS} - {*SUFFIXES}
         for one in self.inputs:
-            if self.features is not None and Path(one).suffix.lower() not in (*ARRAYS, *OF_NUMBERS):
+            if self.features is not None and Path(one).suffix.lower() not in takes:
                 wanted = f"CSV, .npz or .npy files of {self.features} features"
                 raise UserError(f"this model takes {wanted}; {one} is something else")
 
@@ -85,9 +100,11 @@ class Inputs:
             return (Item(path, Path(path)) for path in paths)
         if path.is_dir():
             return self._folder(path)
-        if suffix in ARRAYS:
+        if suffix in WITH_ARRAYS:
             return self._arrays(path)
-        return self._table(path) if suffix in TABLES else iter([Item(one, path)])
+        if suffix not in TABLES:
+            return iter([Item(one, path)])
+        return self._pictures(path) if self.features is None else self._vectors(path, self.features)
 
     def _folder(self, path: Path) -> Iterator[Item]:
         empty = True
@@ -120,28 +137,73 @@ class Inputs:
             message = f"{folder}: cannot be read ({error.strerror}); check its permissions"
             report(DataError(message), self.on_error)
 
-    def _table(self, path: Path) -> Iterator[Item]:
-        if self.features is not None:
-            for where, name, x in rows_of_features(path, self.columns, self.named, self.on_error):
-                if len(x) != self.features:
-                    raise UserError(f"{path}: {len(x)} features, the model takes {self.features}")
-                yield Item(name, x=x, where=where)
-            return
-        seen: set[str] = set()
-        for where, image in image_column(path, self.on_error, self.columns.image):
+    def _pictures(self, path: Path) -> Iterator[Item]:
+        """Yield the pictures that a table names; rows are read on demand."""
+        builder = builder_of(path, Reading(on_error=self.on_error))
+        rows, place, header = opened(builder, EXAMPLE)
+        names = [name.strip() for name in header]
+        with builder.located(place):
+            wanted = Columns(image=self.columns.image)
+            column = named_columns(names, wanted, ("image",)).get("image")
+        if column is None:
+            problem = f"no column 'image'; {REMEDY}; the columns are {column_names(names)}"
+            raise builder.error(place, problem)
+        seen = {""}
+        for number, cells in rows([column], [column]):
+            image = ""
+            with builder.record():
+                image = item_of(builder, number, cells[column])
             if image not in seen:
                 seen.add(image)
-                yield Item(str(path.parent / image), path.parent / image, where=where)
+                file = path.parent / image
+                yield Item(str(file), file, where=builder.place(number))
+
+    def _vectors(self, path: Path, size: int) -> Iterator[Item]:
+        """Yield the rows of features of a CSV file, in the order of the model's features."""
+        builder = builder_of(path, Reading(on_error=self.on_error))
+        rows, line, header = opened(builder, EXAMPLE)
+        names = [name.strip() for name in header]
+        lowered = [name.lower() for name in names]
+        item = next((lowered.index(name) for name in ("image", "id") if name in lowered), None)
+        with builder.located(line):
+            if self.columns.image is not None:
+                item = position(names, self.columns.image, "--image-column")
+            if self.columns.features is not None:
+                others = set() if item is None else {item}
+                wanted = feature_columns(names, self.columns.features, others)
+            elif self.named:
+                wanted = [position(names, name, "a feature of the model") for name in self.named]
+            else:
+                raise DataError(
+                    "the model does not name its features; name their columns, in its order, "
+                    "with --features"
+                )
+        if len(wanted) != size:
+            raise UserError(f"{path}: {len(wanted)} features, the model takes {size}")
+        for count, (place, cells) in enumerate(rows(wanted, ())):
+            with builder.record(), builder.located(place):
+                x = np.asarray([feature(cells[i], names[i]) for i in wanted], np.float32)
+                name = f"{path.stem}/{count}" if item is None else cells[item].strip()
+                yield Item(name, x=x, where=builder.place(place))
 
     def _arrays(self, path: Path) -> Iterator[Item]:
-        names, x, broken = bare_arrays(path, self.on_error)
+        """Yield the rows of `x` of a `.npz` file, or of a `.npy` file, then memory-mapped."""
+        mapped = path.suffix.lower() == ".npy"
+        stored = {"x": load_array(path)} if mapped else load_arrays(path)
+        if "x" not in stored:
+            raise DataError(f"{path}: no array 'x'; the arrays are {', '.join(stored) or 'none'}")
+        check = RowCheck(path, self.on_error)
+        x = pictures_or_features(path, stored["x"], check)
+        names = [f"{path.stem}/{row}" for row in range(len(x))]
+        if "items" in stored:
+            names = strings(f"{path}: items", stored["items"], len(x), "rows of x")
         if (x.ndim == 2) != (self.features is not None):
             wanted = "pictures" if self.features is None else f"x of {self.features} features"
             raise UserError(f"{path}: x is {x.dtype} {x.shape}; this model takes {wanted}")
         if self.features is not None and x.shape[1] != self.features:
             raise UserError(f"{path}: x has {x.shape[1]} features, the model takes {self.features}")
         for row, name in enumerate(names):
-            if row not in broken:
+            if row not in check.invalid:
                 yield Item(name, x=x[row], where=f"{path}, row {row}: ")
 
 
