@@ -64,7 +64,7 @@ def compare_page(
         "same_labels": same,
         "labels": format.label_facts(runs[0].observed) if same and runs[0].observed else [],
         "label_figure": label_figure(runs[0]) if same else None,
-        "settings": format.setting_tables(format.shared_settings(runs)),
+        "settings": format.setting_tables(*runs),
         "differing": format.differing_settings(ordered, hashes=False),
         "hashes": format.differing_settings(ordered, hashes=True),
         "commands": [line for run in ordered if (line := run.config.get("command"))],

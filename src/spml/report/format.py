@@ -121,23 +121,28 @@ def selection(kind: Any) -> str:
     return known.get(str(kind), "labels not recorded")
 
 
-def setting_tables(config: Mapping[str, Any]) -> list[tuple[str, Rows]]:
-    """Every setting: a table of the plain ones, then one for each nested group."""
-    parts: dict[str, Rows] = {"": []}
+def setting_tables(*runs: Run) -> list[tuple[str, Rows]]:
+    """The settings that the runs share: a table of the plain ones, and one for each group."""
+    first, *others = (_groups(run.config) for run in runs)
+    tables = []
+    for group, rows in first.items():
+        rivals = [dict(other.get(group, [])) for other in others]
+        same = [(name, text) for name, text in rows if all(r.get(name) == text for r in rivals)]
+        if group == "options" and any(other.get(group) != rows for other in others):
+            same = []  # only together do the options describe a method
+        tables.append((_TITLES.get(group, group), same))
+    return [(title, rows) for title, rows in tables if rows]
+
+
+def _groups(config: Mapping[str, Any]) -> dict[str, Rows]:
+    """Settings as text by their group, "" for those that stand alone."""
+    groups: dict[str, Rows] = {"": []}
     for key, value in config.items():
-        if key == "command":
-            continue
         if isinstance(value, dict):
-            parts[key] = _flat(value) or [("none", "")]
-        else:
-            parts[""].append((key, setting(value)))
-    return [(_TITLES.get(key, key), rows) for key, rows in parts.items() if rows]
-
-
-def shared_settings(runs: Sequence[Run]) -> dict[str, Any]:
-    """The settings that all runs have in common, nested as they were."""
-    first, *others = (run.config for run in runs)
-    return _common(first, others)
+            groups[key] = _flat(value) or [("none", "")]
+        elif key != "command":
+            groups[""].append((key, setting(value)))
+    return groups
 
 
 def differing_settings(runs: Sequence[Run], *, hashes: bool) -> dict[str, Any]:
@@ -158,20 +163,6 @@ def _flat(record: Mapping[str, Any], prefix: str = "") -> Rows:
         else:
             rows.append((f"{prefix}{key}", setting(value)))
     return rows
-
-
-def _common(first: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    same: dict[str, Any] = {}
-    for key, value in first.items():
-        rivals = [other.get(key) for other in others]
-        if all(key in other for other in others) and all(rival == value for rival in rivals):
-            same[key] = value
-            continue
-        tables = [part for part in (value, *rivals) if isinstance(part, dict)]
-        nested = key != "options" and len(tables) == 1 + len(rivals)
-        if nested and (inner := _common(tables[0], tables[1:])):
-            same[key] = inner
-    return same
 
 
 def _one_row(config: Mapping[str, Any]) -> dict[str, str]:

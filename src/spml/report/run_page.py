@@ -103,7 +103,7 @@ def run_page(
         "unread": pictures.unread,
         "labels": format.label_facts(run.observed) if run.observed else [],
         "label_figure": label_figure(run),
-        "settings": format.setting_tables(run.config),
+        "settings": format.setting_tables(run),
         "command": run.config.get("command"),
     }
 
