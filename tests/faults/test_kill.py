@@ -10,7 +10,7 @@ from tests.faults.driver import spml
 from tests.faults.faults import Fault
 
 SIGNALS = (-9, -25)  # killed, or killed in the middle of a write
-STEP, SCORED = "spml.train.step:Step.loss", "spml.train.loop:Training._advance"
+STEP, SCORED = "spml.train.step:Step.loss", "spml.train.loop:score_batches"
 WRITE, MOVE = "spml.runs.folder:write_checkpoint", "pathlib:Path.replace"
 AT_ONCE = Fault("at_once", "spml.train.fitting:open_cache")
 BESIDE = Fault("beside", "spml.train.fitting:resolve")
@@ -56,7 +56,7 @@ PLACES = {  # where the random moments fall; True: after the call
     "training": (STEP, False),
     "validation": (SCORED, False),
     "the cache": ("spml.data.images.store:Pool.put", False),
-    "the cache's index": ("spml.data.images.store:_line", False),
+    "the cache's index": ("spml.data.images.store:Pool.commit", False),
     "writing": (WRITE, False),
     "written, not moved into place": (MOVE, False),
     "moved into place": (MOVE, True),

@@ -163,7 +163,7 @@ def test_ctrl_c_at_the_start_is_reported(words, tmp_path):
     faults = (Fault("group", START, 1, rank=1),)
     stopped = ended(program(*words, *TWO, "--out", tmp_path / "run", faults=faults), HANGING)
     stopped.interrupted()
-    assert stopped.err.strip() == "spml: interrupted" and not (tmp_path / "run").exists()
+    assert stopped.errors == ["spml: interrupted"] and not (tmp_path / "run").exists()
 
 
 @pytest.mark.faults
@@ -198,10 +198,9 @@ def test_the_error_of_one_worker_is_reported(words, alone, tmp_path):
     faults = (Fault("memory", STEP, 20, rank=1),)
     died = ended(program(*words, *TWO, "--out", run, faults=faults))
     assert died.code == 2, died
-    lines = died.err.splitlines()
-    assert len(lines) == 2
-    assert "out of memory" in lines[0]
-    assert "process 2 of 2 ended with exit code 2" in lines[1]
+    first, second = died.errors
+    assert "out of memory" in first
+    assert "process 2 of 2 ended with exit code 2" in second
     assert spml(*words, "--out", run, "--resume").code == 0
     alike(run, alone)
 

@@ -7,10 +7,10 @@ import pytest
 from tests.conftest import contents, same
 from tests.faults.driver import spml
 from tests.faults.faults import Fault
-from tests.faults.test_kill import BESIDE, STEP
+from tests.faults.test_kill import BESIDE, SCORED, STEP
 
-SCORED, DECODED = "spml.train.loop:Training._advance", "spml.data.images.build:_add"
-LINEAR, INIT = ("--linear-init", 2), "spml.train.linear_init:LinearInit"
+DECODED = "spml.data.images.build:decode_bytes"
+LINEAR = ("--linear-init", 2)
 
 
 def steps(path):
@@ -26,12 +26,12 @@ def in_peace(training, tmp_path_factory):
     return steps(folder / "steps")
 
 
-MOMENTS = {  # with the steps done by then; 40 items are scored in 2 batches, 12 in 1
+MOMENTS = {  # with the steps done by then
     "training": (Fault("terminate", STEP, 8), 8),
     "the last batch of an epoch": (Fault("interrupt", STEP, 5), 5),
     "the pass over the training split": (Fault("interrupt", SCORED, 2), 5),
-    "validation": (Fault("terminate", SCORED, 4), 5),
-    "the test": (Fault("interrupt", SCORED, 9), 15),
+    "validation": (Fault("terminate", SCORED, 3), 5),
+    "the test": (Fault("interrupt", SCORED, 7), 15),
 }
 
 
@@ -60,8 +60,11 @@ NOTHING_YET = {
     "decoding pictures": (Fault("interrupt", DECODED, 9), ()),
     "decoding, by SIGTERM": (Fault("terminate", DECODED, 9), ()),
     "the first validation": (Fault("terminate", SCORED, 1), ()),
-    "features of the linear start": (Fault("interrupt", f"{INIT}._look", 3), LINEAR),
-    "the linear start": (Fault("terminate", f"{INIT}._detailed", 7), LINEAR),
+    "features of the linear start": (
+        Fault("interrupt", "spml.model.classifier:Classifier.head_input", 3),
+        LINEAR,
+    ),
+    "the linear start": (Fault("terminate", "spml.train.linear_init:method_loss", 7), LINEAR),
 }
 
 

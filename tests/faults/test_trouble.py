@@ -21,7 +21,7 @@ def limited(where, call, size=LITTLE):
 FULL = {  # the write that fails, and the file that the error names
     "the first checkpoint": (limited(f"{FOLDER}:write_checkpoint", 1), "last.ckpt"),
     "a checkpoint": (limited(f"{FOLDER}:write_checkpoint", 2), "last.ckpt"),
-    "its checksum": (Fault("full", "spml.runs.checkpoint:_digest", 2), "last.ckpt"),
+    "its checksum": (Fault("full", "torch:save", 2, after=True), "last.ckpt"),
     "scores": (limited(f"{FOLDER}:RunFolder.write_scores", 3, "300"), "scores/val-02.npz"),
     "history": (limited(f"{FOLDER}:RunFolder.write_history", 3, "50"), "history.jsonl"),
     "the best model": (limited("spml.train.loop:save_model", 2), "best/model.safetensors"),
@@ -53,8 +53,8 @@ def test_on_a_full_disk_the_last_checkpoint_is_whole(
 @pytest.mark.parametrize(
     "fault",
     [
-        Fault("limit", "spml.data.images.build:_add", 5, LITTLE),
-        Fault("full", "spml.data.images.store:Pool._write", 5),
+        Fault("limit", "spml.data.images.build:decode_bytes", 5, LITTLE),
+        Fault("full", "os:pwrite", 5),
         Fault("full", "spml.data.images.store:Pool.commit", 1),
     ],
     ids=["in a picture", "between pictures", "in the index"],
