@@ -45,7 +45,7 @@ def drawn(monkeypatch):
         figures.append(Figure(figsize=size))
         yield figures[-1]
 
-    monkeypatch.setattr(plots, "printed", keep)
+    monkeypatch.setattr(plots, "figure_files", keep)
     return figures
 
 

@@ -8,7 +8,7 @@ import pytest
 from spml import losses
 from spml.bench.plan import Case, Plan
 from spml.bench.rows import ablation_cases, method_cases
-from spml.bench.search import Grid, Tune, _ask
+from spml.bench.search import Grid, Tune, ask
 from spml.errors import UserError
 
 from .conftest import done
@@ -37,7 +37,7 @@ def test_trials_depend_on_results_and_are_the_same_in_every_process(outcomes):
         assert len({run.id for run in trials}) == 6
         assert trials[0].options == {} and trials[0].settings["lr"] == 5e-5
         assert all(1e-5 <= run.settings["lr"] <= 25e-5 for run in trials)
-        _ask.cache_clear()  # as in another process
+        ask.cache_clear()  # as in another process
         assert trials == tuned(6, plan.cases).trials(case, look)
     gr = {name for run in plan.trials(plan.cases[0], look) for name in run.options}
     assert {"w", "b", "mu", "sigma"} >= gr and gr

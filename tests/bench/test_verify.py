@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from spml.bench.verify import bounds, verify, without_scores
-from spml.errors import UserError
 from spml.metrics import mean_average_precision, selection_score
 
 from .conftest import stored
@@ -62,11 +61,6 @@ def test_every_figure_of_a_bench_agrees_until_one_is_changed(bench):
     assert alone["val"].agrees and not alone["test"].agrees and "DIFFERS" in str(alone["test"])
     (run / "scores" / "test.npz").unlink()
     assert [check.bounds is None for check in verify(bench / "runs")][:2] == [False, True]
-
-
-def test_a_folder_without_runs_is_refused(tmp_path):
-    with pytest.raises(UserError, match="has no finished run"):
-        list(verify(tmp_path))
 
 
 def test_records_without_run_folders_are_counted(bench, record):

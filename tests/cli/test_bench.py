@@ -19,9 +19,7 @@ import pytest
 from spml.cli import main
 from spml.cli.commands.bench import Bench
 from spml.cli.commands.demo import Demo
-from spml.cli.output.tables import print_results
 from spml.data.readers import digits
-from spml.report.groups import ResultTable
 from tests.conftest import outcome, spml
 
 SMALL = "--labels complete --backbone tiny --epochs 1 --lr 0.003 --accelerator cpu"
@@ -140,12 +138,6 @@ def test_an_ablation_row_that_the_data_do_not_allow_is_reported(scenes_file, cap
     assert capsys.readouterr().err == ""
     assert len(ablate.plan(load(scenes_file, labels="observed")).cases) == 10
     assert "k̂ of Eq. (kx) is left out" in capsys.readouterr().err
-
-
-def test_a_title_longer_than_its_table_stays_on_one_line(capsys):
-    title = "bench, photos[new].csv: test mAP in percent"
-    print_results(ResultTable(title, ["method", "seeds"], [["an", "1"]], ["a note"]))
-    assert capsys.readouterr().out.splitlines()[0].rstrip() == title
 
 
 @pytest.mark.slow

@@ -34,9 +34,7 @@ def test_pending_and_failed_runs_are_reported(capsys):
 
 def test_parallel_runs_share_the_cores(monkeypatch):
     monkeypatch.setattr("spml.cli.many_runs.cores", lambda: 8)
-    threads = [
-        ManyRuns(data="digits", jobs=jobs)._job(None, None).threads for jobs in (1, 2, 3, 20)
-    ]
+    threads = [ManyRuns(data="digits", jobs=jobs).threads for jobs in (1, 2, 3, 20)]
     assert threads == [None, 4, 2, 1]
 
 

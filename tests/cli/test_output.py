@@ -43,16 +43,16 @@ def test_numbers_are_right_aligned_and_names_are_text(capsys):
 def test_a_table_of_results_has_its_title_rows_and_notes(capsys):
     print_results(
         ResultTable(
-            "a title",
+            "a title wider than its table, photos[new].csv",
             ["method", "mAP"],
             [["an [1]", "71.20"], ["gr", "8.10"]],
             ["one note", "two [x]"],
         )
     )
     lines = [line.strip() for line in capsys.readouterr().out.splitlines() if line.strip(" ─")]
-    assert [line.split() for line in lines] == [
-        ["a", "title"], ["method", "mAP"], ["an", "[1]", "71.20"], ["gr", "8.10"],
-        ["one", "note"], ["two", "[x]"],
+    assert lines[0] == "a title wider than its table, photos[new].csv"
+    assert [line.split() for line in lines[1:]] == [
+        ["method", "mAP"], ["an", "[1]", "71.20"], ["gr", "8.10"], ["one", "note"], ["two", "[x]"],
     ]  # fmt: skip
     assert lines[2].rindex("0") == lines[3].rindex("0")  # figures are right-aligned
 
@@ -115,6 +115,8 @@ def test_complete_labels(lines):
 def test_observed_labels(lines):
     printed = lines(version="", missing=None, negatives=np.array([0, 1]))
     assert printed[0] == ["mine.csv"] and not any("image, positive" in line[0] for line in printed)
+    assert printed[1][0].endswith("the true number of positives is not known")
+    assert any("it needs complete labels" in line[0] for line in printed)
     assert [
         "The pairs are those among the known positives; "
         "how often classes truly co-occur is not known."

@@ -111,14 +111,14 @@ def comparable(
             groups.setdefault(json.dumps(run.setting(), sort_keys=True), []).append(run)
 
     def rank(group: list[FinishedRun]) -> tuple[int, int, float]:
-        chosen = [run for case in cases if (run := the(case, group)) is not None]
+        chosen = [run for case in cases if (run := run_of(case, group)) is not None]
         figures = sum(float(run.result.get("val_map") or 0.0) for run in chosen)
         return len(chosen), -int(group[0].config.get("seed", 0)), figures
 
     return max(groups.values(), key=rank, default=[])
 
 
-def the(case: Case, runs: Iterable[FinishedRun]) -> FinishedRun | None:
+def run_of(case: Case, runs: Iterable[FinishedRun]) -> FinishedRun | None:
     """Return the run of a case; of several, one with scores."""
     matching = [run for run in runs if run.of(case)]
     scored = [run for run in matching if run.folder is not None]

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spml.analysis.archive import FinishedRun, comparable, the
+from spml.analysis.archive import FinishedRun, comparable, run_of
 from spml.analysis.confidences import Unknown, assumptions, distinguishability, unknown_labels
 from spml.analysis.gradients import gradient_curves, loss_curves
 from spml.analysis.plots import (
@@ -48,7 +48,7 @@ class Source:
         """Return the unknown labels of GR and AN; raise UserError without runs with scores."""
         stored = [run for run in self.runs if run.folder is not None]
         group = comparable(stored, SCORED, self.settings)
-        chosen = [run for case in SCORED if (run := the(case, group)) is not None]
+        chosen = [run for case in SCORED if (run := run_of(case, group)) is not None]
         folders = [run.folder for run in chosen if run.folder is not None]
         if len(folders) < len(SCORED):
             raise UserError("needs finished runs of gr and an in one setting, with their scores")
@@ -65,14 +65,6 @@ class Figure:
     name: str
     draw: Callable[[Source, Sequence[Path]], Drawn]
     cases: Callable[[Sequence[Study]], Sequence[Case]] = lambda studies: ()
-
-
-def _losses(source: Source, files: Sequence[Path]) -> Drawn:
-    return _painted(loss_curves(), draw_losses, files)
-
-
-def _gradients(source: Source, files: Sequence[Path]) -> Drawn:
-    return _painted(gradient_curves(), draw_gradients, files)
 
 
 def _distinguishability(source: Source, files: Sequence[Path]) -> Drawn:
@@ -116,8 +108,10 @@ def study_cases(studies: Sequence[Study]) -> tuple[Case, ...]:
 
 
 FIGURES = {
-    "a": Figure("losses", _losses),
-    "b": Figure("gradients", _gradients),
+    "a": Figure("losses", lambda source, files: _painted(loss_curves(), draw_losses, files)),
+    "b": Figure(
+        "gradients", lambda source, files: _painted(gradient_curves(), draw_gradients, files)
+    ),
     "c": Figure("sensitivity", _sensitivity, study_cases),
     "d": Figure("distinguishability", _distinguishability, lambda studies: SCORED),
     "e": Figure("assumptions", _assumptions, lambda studies: SCORED),

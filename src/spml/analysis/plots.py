@@ -15,7 +15,7 @@ from spml.analysis.confidences import FEWEST, Assumptions, Distinguishability, R
 from spml.analysis.gradients import Curve
 from spml.analysis.sensitivity import MOVES, PointResult, Sensitivity
 from spml.report.compare_figures import spread
-from spml.report.figures import COLOURS, INK, QUIET, look, printed, whole_epochs
+from spml.report.figures import COLOURS, INK, QUIET, figure_files, look, whole_epochs
 from spml.report.format import count
 
 COLUMN, PAGE = 3.5, 7.2  # inches: a column and the width of a page of two
@@ -26,7 +26,7 @@ LEVELS = {"AN": ("--", INK), "EM": (":", QUIET)}
 
 def draw_losses(curves: Sequence[Curve], *files: Path) -> None:
     """Draw L3 by confidence, a labelled line for each q3."""
-    with printed(*files, size=(COLUMN, 3.0), font=FONT) as figure:
+    with figure_files(*files, size=(COLUMN, 3.0), font=FONT) as figure:
         ax = figure.subplots()
         top = 4.0
         ends = []
@@ -46,7 +46,7 @@ def draw_gradients(curves: Sequence[Curve], *files: Path) -> None:
 
     Training raises the confidence if the gradient is below 0.
     """
-    with printed(*files, size=(COLUMN, 3.0), font=FONT) as figure:
+    with figure_files(*files, size=(COLUMN, 3.0), font=FONT) as figure:
         ax = figure.subplots()
         ax.axhline(0, color=QUIET, linewidth=0.8)
         for number, curve in enumerate(curves):
@@ -61,7 +61,7 @@ def draw_sensitivity(
     studies: Sequence[Sensitivity], *files: Path, chosen_by: str = "validation mAP"
 ) -> None:
     """Draw mAP by hyper-parameter with AN and EM as lines; `chosen_by` names validation's."""
-    with printed(*files, size=(PAGE, 5.6), font=FONT) as figure:
+    with figure_files(*files, size=(PAGE, 5.6), font=FONT) as figure:
         for ax, study in zip(figure.subplots(2, 2).flat, studies, strict=False):
             (_moving if study.name == MOVES else _grid)(ax, study, chosen_by)
 
@@ -166,7 +166,7 @@ def name_ends(ax: Axes, ends: Sequence[End], x: float) -> None:
 
 def draw_distinguishability(studies: Sequence[Distinguishability], *files: Path) -> None:
     """Draw the distance by epoch of every run, and the histograms of each at its best epoch."""
-    with printed(*files, size=(PAGE, 2.7), font=FONT) as figure:
+    with figure_files(*files, size=(PAGE, 2.7), font=FONT) as figure:
         axes = figure.subplots(1, 1 + len(studies), width_ratios=[1.15] + [1.0] * len(studies))
         _distances(axes[0], studies)
         every = [part for one in studies for part in (one.positive_counts, one.negative_counts)]
@@ -230,7 +230,7 @@ def draw_assumptions(studies: Sequence[Assumptions], *files: Path) -> None:
         panels.append((title, one.after, one.a))
     rows = 1 if len(panels) <= 3 else 2
     columns = -(-len(panels) // rows)
-    with printed(*files, size=(PAGE, 2.6 * rows), font=FONT) as figure:
+    with figure_files(*files, size=(PAGE, 2.6 * rows), font=FONT) as figure:
         axes = np.atleast_1d(figure.subplots(rows, columns, sharey=True)).flat
         for ax, (title, ratios, a) in zip(axes, panels, strict=False):
             _ratios(ax, ratios, a)

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import PowerNorm
 
 from spml.data.statistics import Statistics
-from spml.report.figures import COLOURS, INK, QUIET, printed
+from spml.report.figures import COLOURS, INK, QUIET, figure_files
 from spml.report.format import short
 
 BARS = 100  # classes that get a bar and a name each
@@ -26,7 +26,7 @@ def draw_classes(statistics: Statistics, *out: Path) -> None:
     order = np.argsort(-statistics.total, kind="stable")
     few = len(order) <= BARS
     size = (7.5, 1.4 + 0.22 * len(order)) if few else (8.5, 4.6)
-    with printed(*out, size=size) as figure:
+    with figure_files(*out, size=size) as figure:
         ax = figure.subplots()
         (_bars if few else _curves)(ax, statistics, order)
         number = statistics.images["train"]
@@ -89,7 +89,7 @@ def draw_pairs(statistics: Statistics, *out: Path) -> None:
     np.fill_diagonal(share, np.nan)
     number = len(statistics.classes)
     side = min(12.0, 4.0 + 0.11 * number)
-    with printed(*out, size=(side + 1, side)) as figure:
+    with figure_files(*out, size=(side + 1, side)) as figure:
         ax = figure.subplots()
         norm = PowerNorm(0.5, 0, max(0.01, float(np.nanmax(share, initial=0.0))))
         image = ax.imshow(share, cmap="Blues", norm=norm, interpolation="nearest", aspect="equal")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from spml.analysis.archive import FinishedRun, the
+from spml.analysis.archive import FinishedRun, run_of
 from spml.bench.plan import Case
 from spml.losses.gr import ALPHA, BETA
 
@@ -136,7 +136,7 @@ def sensitivity(
 
 
 def _result_of(point: Point, case: Case, runs: Sequence[FinishedRun]) -> PointResult:
-    run, where = the(case, runs), (point.line, point.x, point.label)
+    run, where = run_of(case, runs), (point.line, point.x, point.label)
     if run is None:
         return PointResult(*where)
     by_epoch = tuple(record.get("val_map") for record in run.history)

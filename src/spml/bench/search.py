@@ -90,7 +90,7 @@ class Tune:
                 return runs, False
             known = tuple(map(validation, records)) if len(runs) > AT_ONCE else ()
             seed = key(len(drawn), zlib.crc32(case.label.encode()))
-            drawn.append(_ask(json.dumps(choices), json.dumps(drawn), known, self.lr, seed))
+            drawn.append(ask(json.dumps(choices), json.dumps(drawn), known, self.lr, seed))
             options: Options = {}
             for name in choices:
                 options |= json.loads(drawn[-1][name])
@@ -99,7 +99,7 @@ class Tune:
 
 
 @lru_cache(maxsize=4096)
-def _ask(
+def ask(
     choices: str, drawn: str, figures: tuple[float | None, ...], lr: float, seed: int
 ) -> Parameters:
     """Return Optuna's next trial after the earlier ones; a random one without their figures."""

@@ -100,6 +100,11 @@ class ManyRuns(DataOptions, Settings):
             log(f"runs that failed: {counts['failed']}, see {plan}; --retry trains them again")
             raise SystemExit(1)
 
+    @property
+    def threads(self) -> int | None:
+        """CPU threads of each worker; None, torch's default, for a single one."""
+        return max(1, cores() // self.jobs) if self.jobs > 1 else None
+
     def _wait(self, workers: Workers, progress: LiveTable) -> None:
         try:
             while workers.alive():
@@ -113,7 +118,6 @@ class ManyRuns(DataOptions, Settings):
     def _job(self, plan: Plan, store: RunStore) -> Job:
         from spml.bench.workers import Job
 
-        threads = max(1, cores() // self.jobs) if self.jobs > 1 else None
         return Job(
             [plan],
             store,
@@ -121,7 +125,7 @@ class ManyRuns(DataOptions, Settings):
             runtime=self.changed_settings()[1],
             details=partial(self._details, store),
             resamples=self.resamples,
-            threads=threads,
+            threads=self.threads,
         )
 
     def _details(self, store: RunStore, run: Run) -> Record:

@@ -235,7 +235,7 @@ def draw(
 
 
 @contextmanager
-def printed(*files: Path, size: tuple[float, float], font: float = 10) -> Iterator[Figure]:
+def figure_files(*files: Path, size: tuple[float, float], font: float = 10) -> Iterator[Figure]:
     """A figure to paint on, written to each file (.svg, .png, .pdf) if the block does not raise.
 
     `size` is in inches; at that size, letters have `font` points.
