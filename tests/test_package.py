@@ -59,6 +59,17 @@ def test_the_readme_of_the_index_has_no_links_into_the_repository():
     assert "](https://arxiv.org/abs/2405.03501)" in text
 
 
+def test_the_readme_of_the_index_links_the_repository_if_it_has_an_address():
+    pytest.importorskip("hatchling")
+    metadata = {"urls": {"Repository": "https://github.com/owner/spml"}}
+    tool("hatch_build.py").Readme(str(ROOT), {}).update(metadata)
+    text = metadata["readme"]["text"]
+    links = re.findall(r"\]\(([^)]+)\)", text)
+    assert all(link.startswith("https://") for link in links)
+    assert "https://github.com/owner/spml/raw/main/docs/figures/report.png" in links
+    assert "https://github.com/owner/spml/blob/main/docs/quickstart.md" in links
+
+
 def test_the_oldest_dependencies_are_the_lower_bounds():
     oldest = tool("tools/test_matrix.py").lower_bounds()
     assert "torch==2.11" in oldest and "onnx==1.18" in oldest

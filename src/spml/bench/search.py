@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import Any
 
 from spml.bench.plan import Case, Outcomes, Plan, Run, benchmark, validation
-from spml.errors import UserError
+from spml.errors import EXTRA, UserError
 from spml.keyed import key
 from spml.losses.metadata import Options, differs
 
@@ -75,7 +75,7 @@ class Tune:
     def __post_init__(self) -> None:
         if find_spec("optuna") is None:
             raise UserError(
-                "--tune needs Optuna: pip install -e '.[search]'; "
+                f"--tune needs Optuna; {EXTRA.format('search')}; "
                 "or use --grid, which needs no extra"
             )
 

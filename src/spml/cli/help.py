@@ -67,7 +67,7 @@ def overview(commands: Mapping[str, type[Any]]) -> str:
     for name, kind in commands.items():
         lines += _beside(f"  {name}", [(kind.__doc__ or "").partition("\n")[0]], 13)
     lines += ["", "Flags and an example: spml COMMAND --help. Version: spml --version."]
-    lines += ["Shell completion: spml --tyro-print-completion bash (or zsh, tcsh)."]
+    lines += ["Shell completion: spml --tyro-print-completion bash (or zsh, fish, tcsh)."]
     return "\n".join(lines)
 
 
@@ -75,7 +75,8 @@ def command_help(name: str, kind: type[Any], *, whole: bool) -> str:
     """Return the help of a command: all flags in full, or the common ones on a line each."""
     flags = list(flags_of(kind))
     words = [flag.label for flag in flags if flag.positional or flag.required]
-    lines = [" ".join(["usage: spml", name, *words, "[FLAG ...]"]), ""]
+    words += ["[FLAG ...]"] if len(words) < len(flags) else []
+    lines = [" ".join(["usage: spml", name, *words]), ""]
     for paragraph in inspect.cleandoc(kind.__doc__ or "").split("\n\n"):
         lines += [*textwrap.wrap(paragraph, _width(), break_on_hyphens=False), ""]
 

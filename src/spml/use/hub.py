@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import spml
-from spml.errors import UserError
+from spml.errors import EXTRA, UserError
 from spml.files import opening, refuse_existing
 from spml.model.store import CARD, INFO, WEIGHTS, check_weights, model_folder, read_info
 
@@ -98,7 +98,8 @@ def _copy(folder: Path, out: Path, *, overwrite: bool) -> str:
 
 def _check_installed() -> None:
     if find_spec("huggingface_hub") is None:
-        raise UserError("the hub needs a package that is not installed: pip install -e '.[hub]'")
+        needs = "the hub needs a package that is not installed"
+        raise UserError(f"{needs}; {EXTRA.format('hub')}")
 
 
 def _unreachable(place: Repository, error: Exception) -> UserError:

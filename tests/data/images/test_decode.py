@@ -194,6 +194,8 @@ def test_a_jpeg_that_ends_in_zeros_is_treated_as_truncated(tmp_path, how):
 def test_missing_files_and_folders_are_reported(tmp_path):
     with refused(r"a.jpg: cannot be read \(No such file or directory\); check the path"):
         decode(tmp_path / "a.jpg")
+    with refused("check the path; if the items are rows of numbers.*--features"):
+        decode(tmp_path / "plot 1")
     with refused("a folder, not a picture"):
         decode(tmp_path)
     os.mkfifo(tmp_path / "pipe.jpg")

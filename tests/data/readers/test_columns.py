@@ -37,6 +37,7 @@ def test_other_names_of_columns(write, text, columns, expected):
         ("a1,a2,ash\n1,2,1\n", None, r"no column 'image'.*--features 'a\[0-9\]\*'"),
         (SITES, None, r"no column 'image'.*--features 'f\[0-9\]\*'"),
         (SITES, Columns("site"), r"'0.5' in column 'f1'.*--features 'f\[0-9\]\*'"),
+        ("image,elev,oak\na,0.5,1\n", None, "'0.5' in column 'elev'.*columns with --features$"),
         (SITES, Columns(features="g*"), r"no column of features matches 'g\*'"),
         (SITES, Columns(features="f1,f2"), "'a' in column 'site'.*--image-column"),
         (SITES.replace("3e2", "x"), SITE_COLUMNS, "line 3: 'x' in column 'f2' is not a finite"),

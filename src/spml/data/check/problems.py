@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from spml.errors import FEATURES
+
 Severity = Literal["error", "warning"]
 
 
@@ -35,7 +37,7 @@ KINDS = {
         "error",
         "missing file",
         "missing files",
-        "put them there, fix the paths, or give their folder with --root",
+        f"put them there, fix the paths, or give their folder with --root; {FEATURES}",
     ),
     "unreadable": Kind(
         "error", "unreadable picture", "unreadable pictures", "replace or remove them"

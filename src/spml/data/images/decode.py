@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
-from spml.errors import DataError
+from spml.errors import FEATURES, DataError
 
 # Pillow's names. Pillow reads other formats too, and runs external programs for some.
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
@@ -52,7 +52,8 @@ def read_file(path: Path) -> bytearray:
         data = _bytes_of(path, status.st_size) if ordinary else bytearray()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise DataError(f"{path}: cannot be read ({reason}); check the path") from error
+        remedy = "check the path" if path.suffix else f"check the path; {FEATURES}"
+        raise DataError(f"{path}: cannot be read ({reason}); {remedy}") from error
 
     if not ordinary:
         kind = "a folder" if stat.S_ISDIR(status.st_mode) else "no ordinary file"

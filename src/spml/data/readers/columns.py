@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from spml.data.names import suggestion
-from spml.errors import DataError, UserError
+from spml.errors import FEATURES, DataError, UserError
 
 LARGEST = float(np.finfo(np.float32).max)
 MAX_LISTED = 12  # columns that a message lists
@@ -75,7 +75,7 @@ def recipe(names: Sequence[str]) -> str:
     start = numbered.rstrip("0123456789")
     alone = all(name[len(start) :].isdigit() for name in names if name.startswith(start))
     pattern = f"{start}*" if alone else f"{start}[0-9]*"
-    return f"if the items are rows of numbers, name their columns, as in --features '{pattern}'"
+    return f"{FEATURES} '{pattern}'"
 
 
 def is_number(cell: str) -> bool:

@@ -25,7 +25,7 @@ from spml.data.readers.columns import (
 )
 from spml.data.readers.parquet import SUFFIXES, parquet_header, parquet_rows
 from spml.data.table import SPLITS, LabelTable
-from spml.errors import DataError
+from spml.errors import FEATURES, DataError
 from spml.files import lines
 
 COLUMNS = ("image", "label", "negative", "split")
@@ -213,8 +213,8 @@ class Form:
 
     def remedy(self, cell: str) -> str:
         """Return the likely remedy of a cell in a class column that is no label."""
-        if is_number(cell) and (hint := recipe([name for _, name in self.classes])):
-            return hint
+        if is_number(cell):
+            return recipe([name for _, name in self.classes]) or FEATURES
         if self.image is None:
             return "a column of names of rows is called 'id', or --image-column"
         return "a column of class names is called 'label', or --label-column"

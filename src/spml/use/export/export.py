@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 import spml
 from spml.data.images.decode import resize
-from spml.errors import UserError
+from spml.errors import EXTRA, UserError
 from spml.files import replacing
 from spml.model import Classifier, ModelInfo, load_model
 
@@ -109,9 +109,8 @@ def _need_onnx() -> None:
         for name in ("onnx", "onnxscript", "onnxruntime"):
             importlib.import_module(name)
     except ImportError as error:
-        raise UserError(
-            f"{name} is not installed, which ONNX needs; run: pip install -e '.[export]'"
-        ) from error
+        needs = f"{name} is not installed, which ONNX needs"
+        raise UserError(f"{needs}; {EXTRA.format('export')}") from error
 
 
 def _example(info: ModelInfo) -> tuple[Tensor, dict[int, Any]]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from spml.errors import UserError
+from spml.errors import EXTRA, UserError
 from spml.use.serve.tagger import Limits, Tagger
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]", "::1")  # only this machine reaches these
@@ -47,9 +47,8 @@ def serve(run: Path, access: Access, limits: Limits) -> None:
 def check_packages() -> None:
     """Raise UserError if a package that only this command needs is not installed."""
     if any(find_spec(name) is None for name in NEEDED):
-        raise UserError(
-            "spml serve needs a package that is not installed: pip install -e '.[serve]'"
-        )
+        needs = "spml serve needs a package that is not installed"
+        raise UserError(f"{needs}; {EXTRA.format('serve')}")
 
 
 @contextmanager
