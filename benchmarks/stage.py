@@ -1,12 +1,16 @@
 """Prepare VOC2012 and COCO for the studies: pictures of one size, a table, and parts to carry.
 
 python benchmarks/stage.py voc  --mirror DIR --out data/voc [--size 448]
-python benchmarks/stage.py coco --mirror DIR --lists DIR --out data/coco [--train 22000 --test 8000]
+python benchmarks/stage.py coco --mirror DIR --lists DIR --out data/coco
+python benchmarks/stage.py official data/coco --out COCO [--train 22000 --test 8000]
 python benchmarks/stage.py features data/voc --pixels 224       # writes data/voc/features.npz
-python benchmarks/stage.py parts data/voc                       # tar files of at most 60 MB
+python benchmarks/stage.py parts data/coco --out PARTS [--train 22000 --test 8000]
 
-A mirror is the git directory that holds the pictures; METHODS.md section 16 names the repositories.
-A staged folder holds pictures/ and table.csv (image, label, split) with complete labels.
+A mirror is the git directory that holds the pictures: for COCO at 256 px that of
+github.com/hai4h/cnn-edge-detection, with github.com/xinyu1205/robust-loss-mlml for --lists.
+A staged folder holds pictures/ and table.csv (image, label, split) with complete labels. `official`
+writes COCO as `spml train coco` reads it, with links to the staged pictures; `parts` packs a staged
+folder into tar files, for a machine that takes a few megabytes at a time (tar -xf to unpack).
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ import argparse
 import csv
 import hashlib
 import io
+import json
 import subprocess
 import tarfile
 from collections.abc import Iterator, Sequence
@@ -30,89 +35,19 @@ COCO_HASHES = {  # first 16 digits of the SHA-256 of a whole or shortened list
     ("train", 22_000): "dd33c8fcf14bef6c",
     ("test", 8_000): "9e21ae2a45be3890",
 }
-COCO_NAMES = [
-    "person",
-    "bicycle",
-    "car",
-    "motorcycle",
-    "airplane",
-    "bus",
-    "train",
-    "truck",
-    "boat",
-    "traffic light",
-    "fire hydrant",
-    "stop sign",
-    "parking meter",
-    "bench",
-    "bird",
-    "cat",
-    "dog",
-    "horse",
-    "sheep",
-    "cow",
-    "elephant",
-    "bear",
-    "zebra",
-    "giraffe",
-    "backpack",
-    "umbrella",
-    "handbag",
-    "tie",
-    "suitcase",
-    "frisbee",
-    "skis",
-    "snowboard",
-    "sports ball",
-    "kite",
-    "baseball bat",
-    "baseball glove",
-    "skateboard",
-    "surfboard",
-    "tennis racket",
-    "bottle",
-    "wine glass",
-    "cup",
-    "fork",
-    "knife",
-    "spoon",
-    "bowl",
-    "banana",
-    "apple",
-    "sandwich",
-    "orange",
-    "broccoli",
-    "carrot",
-    "hot dog",
-    "pizza",
-    "donut",
-    "cake",
-    "chair",
-    "couch",
-    "potted plant",
-    "bed",
-    "dining table",
-    "toilet",
-    "tv",
-    "laptop",
-    "mouse",
-    "remote",
-    "keyboard",
-    "cell phone",
-    "microwave",
-    "oven",
-    "toaster",
-    "sink",
-    "refrigerator",
-    "book",
-    "clock",
-    "vase",
-    "scissors",
-    "teddy bear",
-    "hair drier",
-    "toothbrush",
-]
-PART_BYTES = 50_000_000  # with the working tree less than a call carries
+COCO_NAMES = """
+person, bicycle, car, motorcycle, airplane, bus, train, truck, boat, traffic light, fire
+hydrant, stop sign, parking meter, bench, bird, cat, dog, horse, sheep, cow, elephant, bear,
+zebra, giraffe, backpack, umbrella, handbag, tie, suitcase, frisbee, skis, snowboard, sports
+ball, kite, baseball bat, baseball glove, skateboard, surfboard, tennis racket, bottle, wine
+glass, cup, fork, knife, spoon, bowl, banana, apple, sandwich, orange, broccoli, carrot, hot
+dog, pizza, donut, cake, chair, couch, potted plant, bed, dining table, toilet, tv, laptop,
+mouse, remote, keyboard, cell phone, microwave, oven, toaster, sink, refrigerator, book, clock,
+vase, scissors, teddy bear, hair drier, toothbrush
+"""
+COCO_CLASSES = [" ".join(name.split()) for name in COCO_NAMES.split(",")]
+COCO_GAPS = {12, 26, 29, 30, 45, 66, 68, 69, 71, 83}  # ids from 1 to 90 without a category
+COCO_FOLDERS = {"train": "train2014", "test": "val2014"}  # split of the table: official list
 
 Entry = tuple[str, list[str], str]  # name, labels, split
 
@@ -169,13 +104,21 @@ def coco_entries(lists: Path, lengths: dict[str, int | None]) -> list[Entry]:
     for split in ("train", "test"):
         names = [name for name in order if (_coco_key(name) % 5 == 0) == (split == "test")]
         names = names[: lengths[split]]
-        lines = (" ".join([f"{name}.jpg", *map(str, labels[name])]) for name in names)
-        digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
-        expected = COCO_HASHES.get((split, len(names)))
-        if expected is not None and not digest.startswith(expected):
-            raise SystemExit(f"the {split} list has SHA-256 {digest[:16]}, not {expected}")
-        entries += [(name, [COCO_NAMES[c] for c in labels[name]], split) for name in names]
+        chosen = [(name, [COCO_CLASSES[c] for c in labels[name]], split) for name in names]
+        check_list(chosen, split)
+        entries += chosen
     return entries
+
+
+def check_list(entries: Sequence[Entry], split: str) -> None:
+    """Compare the digest of a list of COCO with the published one, if its length has one."""
+    column = {name: str(number) for number, name in enumerate(COCO_CLASSES)}
+    lines = (" ".join([f"{name}.jpg", *map(column.get, labels)]) for name, labels, _ in entries)
+    digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    expected = COCO_HASHES.get((split, len(entries)))
+    if expected is not None and not digest.startswith(expected):
+        raise SystemExit(f"the {split} list has SHA-256 {digest[:16]}, not {expected}")
+    print(f"{split}: {len(entries):,} pictures, SHA-256 {digest[:16]}")
 
 
 def _coco_key(name: str) -> int:
@@ -245,23 +188,67 @@ def write_features(staged: Path, pixels: int, backbone: str, weights: str) -> No
     )
 
 
-def write_parts(staged: Path) -> None:
-    """Pack the pictures into tar files that one call can carry; the table is in the first."""
-    files = [staged / "table.csv", *sorted((staged / "pictures").iterdir())]
+def read_table(staged: Path, lengths: dict[str, int | None]) -> list[Entry]:
+    """Read the first entries of each split of a staged table."""
+    with (staged / "table.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    entries: list[Entry] = []
+    for split in COCO_FOLDERS:
+        own = [row for row in rows if row["split"] == split][: lengths[split]]
+        entries += [
+            (Path(row["image"]).stem, [n for n in row["label"].split("|") if n], split)
+            for row in own
+        ]
+    return entries
+
+
+def write_official(staged: Path, entries: Sequence[Entry], out: Path) -> None:
+    """Write COCO as published: an instances file and a folder of pictures for each list.
+
+    The pictures are links to the staged ones. The held-out list stands in for val2014, whose labels
+    are not available; its pictures keep their names of train2014. An instance has no box.
+    """
+    ids = [number for number in range(1, 91) if number not in COCO_GAPS]
+    category = dict(zip(COCO_CLASSES, ids, strict=True))
+    categories = [{"id": number, "name": name} for name, number in category.items()]
+    (out / "annotations").mkdir(parents=True, exist_ok=True)
+    for split, folder in COCO_FOLDERS.items():
+        own = [entry for entry in entries if entry[2] == split]
+        check_list(own, split)
+        (out / folder).mkdir(exist_ok=True)
+        images, annotations = [], []
+        for name, labels, _ in own:
+            file = f"COCO_train2014_{name}.jpg"
+            images.append({"id": int(name), "file_name": file})
+            for label in labels:
+                about = {"image_id": int(name), "category_id": category[label]}
+                annotations.append({"id": len(annotations) + 1, **about})
+            if not (out / folder / file).exists():
+                (out / folder / file).hardlink_to(staged / "pictures" / f"{name}.jpg")
+        content = {"images": images, "annotations": annotations, "categories": categories}
+        path = out / "annotations" / f"instances_{folder}.json"
+        path.write_text(json.dumps(content))
+
+
+def write_parts(staged: Path, entries: Sequence[Entry], out: Path, megabytes: int) -> None:
+    """Pack the pictures of the entries into tar files; the table is in the first."""
+    pictures = sorted(staged / "pictures" / f"{name}.jpg" for name, _, _ in entries)
+    files = [staged / "table.csv", *pictures]
     groups: list[list[Path]] = [[]]
     held = 0
     for file in files:
         size = file.stat().st_size + 1024
-        if held + size > PART_BYTES:
+        if held + size > megabytes * 1_000_000:
             groups.append([])
             held = 0
         groups[-1].append(file)
         held += size
+    out.mkdir(parents=True, exist_ok=True)
     for number, group in enumerate(groups):
-        with tarfile.open(staged / f"part-{number:02d}.tar", "w") as archive:
+        with tarfile.open(out / f"part-{number:02d}.tar", "w") as archive:
             for file in group:
                 archive.add(file, file.relative_to(staged))
-    print(f"{len(groups)} parts in {staged}")
+    print(f"{len(groups)} parts in {out}")
 
 
 def main() -> None:
@@ -276,27 +263,38 @@ def main() -> None:
         command.add_argument("--out", type=Path, required=True)
         command.add_argument("--size", type=int)
     coco.add_argument("--lists", type=Path, required=True)
-    coco.add_argument("--train", type=int)
-    coco.add_argument("--test", type=int)
     features = commands.add_parser("features")
     features.add_argument("--pixels", type=int, default=224)
     features.add_argument("--backbone", default="tf_efficientnet_lite0")
     features.add_argument("--weights", default="pretrained")
+    official = commands.add_parser("official")
     parts = commands.add_parser("parts")
-    for command in (features, parts):
+    parts.add_argument("--megabytes", type=int, default=46)
+    for command in (features, official, parts):
         command.add_argument("staged", type=Path)
+    for command in (official, parts):
+        command.add_argument("--out", type=Path, required=True)
+    for command in (coco, official, parts):
+        command.add_argument("--train", type=int, help="length of the list; default: all")
+        command.add_argument("--test", type=int, help="length of the list; default: all")
     options = parser.parse_args()
 
     if options.command == "voc":
         entries = voc_entries(options.mirror)
         write(entries, options.mirror, f"{VOC_FOLDER}/JPEGImages", options.out, options.size)
-    elif options.command == "coco":
-        entries = coco_entries(options.lists, {"train": options.train, "test": options.test})
-        write(entries, options.mirror, "HEAD:train2017", options.out, options.size)
-    elif options.command == "features":
+        return
+    if options.command == "features":
         write_features(options.staged, options.pixels, options.backbone, options.weights)
+        return
+    lengths = {"train": options.train, "test": options.test}
+    if options.command == "coco":
+        entries = coco_entries(options.lists, lengths)
+        write(entries, options.mirror, "HEAD:train2017", options.out, options.size)
+    elif options.command == "official":
+        write_official(options.staged, read_table(options.staged, lengths), options.out)
     else:
-        write_parts(options.staged)
+        entries = read_table(options.staged, lengths)
+        write_parts(options.staged, entries, options.out, options.megabytes)
 
 
 if __name__ == "__main__":

@@ -53,6 +53,13 @@ def test_reading(coco, positives):
     assert (train.root, train.sparse.fill) == (coco, -1)
 
 
+def test_messages_name_the_first_annotation_of_a_picture(coco):
+    train = read("coco", coco)["train"]
+    assert [train.places.short(row) for row in range(3)] == [
+        *("annotation 1", "annotation 2", "annotation 0")
+    ]
+
+
 def test_loading(coco):
     experiment = load("coco", coco, val_fraction=0)
     expected = observe([[1, -1, -1], [-1, -1, 1], [1, 1, -1]])

@@ -47,8 +47,11 @@ def _table(path: Path, folder: Path, name: str, split: str, labels: Kind) -> dic
         column = {number: i for i, number in enumerate(names)}
         classes = ClassList({shown: shown for shown in names.values()}, path.name)
         builder = Builder(path, Reading(labels, classes), folder, "annotation")
-        for image in sorted({image for image, _ in pairs}, key=str):
-            builder.row(files[image], 0, split)
+        first: dict[Any, int] = {}
+        for place, (image, _) in enumerate(pairs):
+            first.setdefault(image, place)
+        for image in sorted(first, key=str):
+            builder.row(files[image], first[image], split)
         for place, (image, category) in enumerate(pairs):
             builder.add(builder.row(files[image], place, split), column[category], 1, place)
     return builder.tables()
