@@ -9,7 +9,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from spml.bench.formats import markdown
-from spml.bench.plan import Plan, Run, distinct
+from spml.bench.plan import Case, Outcomes, Plan, Run, distinct
 from spml.bench.record import write_overview
 from spml.bench.rows import ablation_cases, method_cases, paper_methods
 from spml.bench.search import Grid
@@ -35,6 +35,21 @@ LR = 5e-5
 RATES = Grid((2e-5, LR, 1e-4))
 FRESH = (1, 2, 3)
 ONE_RATE = {"smile": "smile at one rate", "mime": "mime at one rate"}  # a method, and its row
+# of runs that only show that a machine can make them
+TINY = {"backbone": "tiny", "weights": "none", "size": 64, "epochs": 1}
+
+
+@dataclass(frozen=True)
+class ChosenIn:
+    """A search that takes the settings which the rows of another table chose."""
+
+    plan: Plan
+
+    def trials(self, plan: Plan, case: Case, outcomes: Outcomes) -> tuple[list[Run], bool]:
+        """Return the other table's trials of the row of the same name."""
+        own = next(one for one in self.plan.cases if one.label == case.label)
+        assert self.plan.search is not None
+        return self.plan.search.trials(self.plan, own, outcomes)
 
 
 @dataclass(frozen=True)
@@ -72,6 +87,13 @@ def ablation(data: str, common: Mapping[str, Any]) -> Plan:
     assert paper is not None
     cases = ablation_cases(round(1 / paper.positives, 4))
     return Plan("Table 3", data, cases, FRESH, dict(common), RATES)
+
+
+def rehearsed(plan: Plan) -> Plan:
+    """Return a table of the same rows with runs of a tiny model."""
+    cases = tuple(replace(case, settings={**case.settings, **TINY}) for case in plan.cases)
+    search = ChosenIn(rehearsed(plan.search.plan)) if isinstance(plan.search, ChosenIn) else None
+    return replace(plan, cases=cases, search=search or plan.search)
 
 
 def needed(every: Sequence[Plan], store: RunStore) -> list[Run]:
@@ -187,11 +209,14 @@ def command_line(setup: Setup, about: str | None) -> None:
         default=Path(f"build/{setup.data}-plan"),
         help="folder of unfinished runs",
     )
-    parser.add_argument("--results", type=Path, default=setup.results)
+    parser.add_argument("--results", type=Path, help=f"default: {setup.results.name}")
     parser.add_argument(
         "--also", type=Path, action="append", default=[], help="more folders for new results"
     )
-    parser.add_argument("--plan", type=Path, default=setup.overview)
+    parser.add_argument("--plan", type=Path, help=f"the overview; default: {setup.overview.name}")
+    parser.add_argument(
+        "--rehearse", action="store_true", help="train tiny models, recorded in --scratch"
+    )
     parser.add_argument("--minutes", type=float, default=8.0)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--threads", type=int, help="of each process on the CPU")
@@ -199,6 +224,9 @@ def command_line(setup: Setup, about: str | None) -> None:
     parser.add_argument("--retry", action="store_true", help="train failed runs again")
     parser.add_argument("--tables", action="store_true")
     options = parser.parse_args()
+    home = options.scratch / "rehearsal" if options.rehearse else None
+    options.results = options.results or (home / "records" if home else setup.results)
+    options.plan = options.plan or (home / "plan.json" if home else setup.overview)
     stored = (
         json.loads(options.plan.read_text(encoding="utf-8")).get("pixels")
         if options.plan.exists()
@@ -207,6 +235,8 @@ def command_line(setup: Setup, about: str | None) -> None:
     first = options.data[0].partition("=")[0] if options.data else None
     version = options.pixels or stored or (first if first in setup.versions else setup.versions[-1])
     every = setup.plans(version)
+    if home:
+        every = [rehearsed(plan) for plan in every]
     kept = scored(every)
     store = RunStore(options.scratch, options.results, tuple(options.also), keep=False, scored=kept)
     if options.tables:

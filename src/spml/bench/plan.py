@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -113,7 +113,7 @@ class Plan:
         best = self.chosen(case, outcomes)
         if best is None:
             return []
-        return [replace(best, stage="final", seed=seed) for seed in self.seeds]
+        return [self.run(case, "final", seed, best.options, **best.settings) for seed in self.seeds]
 
     def chosen(self, case: Case, outcomes: Outcomes) -> Run | None:
         """Return the trial with the best validation mAP, the first if several tie.

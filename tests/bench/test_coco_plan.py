@@ -1,0 +1,109 @@
+"""The plan of the runs on COCO, and the staged lists it reads."""
+
+import csv
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from spml.data import load
+
+from .conftest import done, stored
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def benchmarks(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+
+
+@pytest.fixture
+def coco_plan(benchmarks):
+    import coco_plan
+
+    return coco_plan
+
+
+def test_runs_on_the_whole_lists_take_the_settings_chosen_on_22k(coco_plan, outcomes):
+    known, look = outcomes
+    every = {plan.table: plan for plan in coco_plan.plans("22k")}
+    tuned, whole = every["Table B"], every["whole"]
+    assert all(whole.undecided(case, look) for case in whole.cases)
+    for case in tuned.cases:
+        for place, run in enumerate(tuned.trials(case, look)):
+            known[run.id] = {"seed": run.seed, **done(50.0 - abs(place - 4))}
+    for case in whole.cases:
+        own = next(one for one in tuned.cases if one.label == case.label)
+        finals = whole.finals(case, look)
+        assert [run.seed for run in finals] == [1, 2, 3]
+        assert {run.data for run in finals} == {"coco@whole"} and finals[0].table == "whole"
+        best = tuned.finals(own, look)[0]
+        assert (finals[0].options, finals[0].settings) == (best.options, best.settings)
+        assert best.settings["lr"] == tuned.trials(own, look)[4].settings["lr"]
+
+
+def test_the_first_runs_are_those_with_reference_figures(coco_plan, outcomes):
+    import plans
+
+    _, look = outcomes
+    table = coco_plan.plans("22k")[0]
+    assert {case.label for case in table.cases} == set(coco_plan.REFERENCE)
+    published, tuned = coco_plan.plans("22k")[1::2][:2]
+    trials = {run.id for case in tuned.cases for run in tuned.trials(case, look)}
+    assert {run.id for run in published.runs(look)} <= trials and len(published.cases) == 15
+    kept = plans.scored(coco_plan.plans("22k"))
+    assert sorted(name.partition("-")[0] for name in kept) == ["an", "gr"]
+
+
+@pytest.fixture
+def staged(tmp_path):
+    """Five pictures, as `stage.py coco` leaves them."""
+    folder = tmp_path / "staged"
+    (folder / "pictures").mkdir(parents=True)
+    rows = [(9, "dog", "train"), (100, "cat|dog", "train"), (25, "toothbrush", "train")]
+    rows += [(30, "person", "train"), (7, "bird", "test")]
+    with (folder / "table.csv").open("w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["image", "label", "split"])
+        for number, labels, split in rows:
+            picture = f"pictures/{number:012d}.jpg"
+            Image.new("RGB", (8, 8), (number, 0, 0)).save(folder / picture)
+            table.writerow([picture, labels, split])
+    return folder
+
+
+def run(monkeypatch, module, *words):
+    monkeypatch.setattr(sys, "argv", [module.__name__, *map(str, words)])
+    module.main()
+
+
+def test_official_files_hold_the_staged_labels(benchmarks, staged, tmp_path, monkeypatch):
+    import stage
+
+    root = tmp_path / "coco"
+    run(monkeypatch, stage, "official", staged, "--out", root, "--train", 3)
+    run(monkeypatch, stage, "official", staged, "--out", root, "--train", 3)
+    experiment = load("coco", root)
+    assert [Path(item).stem[-3:] for item in experiment.observed.items] == ["100", "025", "009"]
+    assert all((root / item).is_file() for item in experiment.observed.items)
+    names = np.array(experiment.classes)
+    assert len(names) == 80
+    positives = [names[row == 1].tolist() for row in experiment.complete.labels]
+    assert positives == [["cat", "dog"], ["toothbrush"], ["dog"]]
+    assert names[experiment.test.labels[0] == 1].tolist() == ["bird"]
+
+
+def test_a_rehearsal_trains_tiny_models_and_records_apart(
+    coco_plan, staged, tmp_path, monkeypatch, capsys
+):
+    import plans
+
+    assert plans.rehearsed(coco_plan.plans("22k")[-1]).search.plan.cases[0].settings["size"] == 64
+    words = ("--rehearse", "--scratch", tmp_path / "scratch")
+    run(monkeypatch, coco_plan, *words)
+    plan = stored(tmp_path / "scratch" / "rehearsal" / "plan.json")
+    assert {run["settings"]["backbone"] for run in plan["runs"]} == {"tiny"}
+    assert f"{len(plan['runs'])} pending" in capsys.readouterr().out
