@@ -47,7 +47,7 @@ def checks(bench):
     return list(verify(bench / "runs", bench / "records"))
 
 
-def the_wrong(bench):
+def disagreement(bench):
     (wrong,) = [check for check in checks(bench) if not check.agrees]
     return wrong
 
@@ -85,7 +85,7 @@ def test_a_record_that_contradicts_the_scores_is_reported(bench, record, part, n
     content = stored(record)
     content[part][name] = change(content[part][name])
     record.write_text(json.dumps(content))
-    wrong = the_wrong(bench)
+    wrong = disagreement(bench)
     assert (wrong.run, wrong.split) == (record.name, split) and str(wrong).endswith("DIFFERS")
 
 
@@ -95,7 +95,7 @@ def test_a_record_that_contradicts_the_labels_is_reported(bench, record):
     record.write_text(json.dumps(content))
     count = content["observed_counts"][0]
     shown = f"observed, zero  {count}.00 recorded, labels give {count - 1}.00 to {count - 1}.00"
-    assert str(the_wrong(bench)) == f"{record.name}  {shown}  DIFFERS"
+    assert str(disagreement(bench)) == f"{record.name}  {shown}  DIFFERS"
 
 
 def test_unusable_scores_are_reported_and_the_rest_is_checked(bench):
@@ -112,7 +112,7 @@ def test_unusable_scores_are_reported_and_the_rest_is_checked(bench):
 
 def test_unreadable_observed_labels_are_reported(bench, record):
     (bench / "runs" / record.stem / "observed.npz").write_bytes(b"no file of arrays")
-    wrong = the_wrong(bench)
+    wrong = disagreement(bench)
     assert (wrong.run, wrong.split) == (record.name, "observed")
     assert "not a readable .npz file" in str(wrong)
 

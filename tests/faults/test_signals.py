@@ -18,7 +18,7 @@ def steps(path):
 
 
 @pytest.fixture(scope="module")
-def in_peace(training, tmp_path_factory):
+def all_steps(training, tmp_path_factory):
     """The steps of an undisturbed run."""
     folder = tmp_path_factory.mktemp("peace")
     count = Fault("note_step", STEP, 0, str(folder / "steps"))
@@ -40,19 +40,19 @@ MOMENTS = {  # with the steps done by then
 )
 @pytest.mark.parametrize("fault,done", MOMENTS.values(), ids=MOMENTS)
 def test_a_stopped_run_is_saved_and_repeats_no_step(
-    training, undisturbed, in_peace, tmp_path, fault, done, more
+    training, undisturbed, all_steps, tmp_path, fault, done, more
 ):
     words, log = training("em_apl", tmp_path), tmp_path / "steps"
     count = Fault("note_step", STEP, 0, str(log))
     stopped = spml(*words, faults=(count, fault, *more))
     stopped.interrupted()
-    assert steps(log) == in_peace[:done] and not (tmp_path / "run/result.json").exists()
+    assert steps(log) == all_steps[:done] and not (tmp_path / "run/result.json").exists()
     command = stopped.err.partition("resume with: spml ")[2]
     resumed = spml(*shlex.split(command), faults=(count,))
     assert resumed.code == 0, resumed
     batch = f", batch {done % 5 or 5} of the next" if done < 15 else ""
     assert f"resuming after epoch {3 if done == 15 else (done - 1) // 5} of 3{batch}" in resumed.out
-    assert steps(log) == in_peace
+    assert steps(log) == all_steps
     same(tmp_path / "run", undisturbed("em_apl"))
 
 

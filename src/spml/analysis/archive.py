@@ -32,15 +32,15 @@ class FinishedRun:
     folder: Path | None = None
 
     def setting(self) -> dict[str, Any]:
-        """Return what must be equal for its figure to be comparable with another run's."""
+        """Return the settings in which comparable runs agree."""
         return study_key(self.config)
 
     def of(self, case: Case) -> bool:
-        """Whether it trained the method and options of a case."""
+        """Return whether it trained the method and options of a case."""
         if case.method != self.config["method"]:
             return False
         data, own = str(self.config["data"]), self.config["options"]
-        # a case that leaves an option open is that of the value that the data decided
+        # an option that the case leaves open matches any value that the data decided
         open_ = set(self.config.get("options_from_data", ())) - set(case.options)
         options = {name: own[name] for name in own if name not in open_}
         return trimmed(case.method, data, options) == trimmed(case.method, data, case.options)
@@ -96,9 +96,9 @@ def _files(folder: Path, places: Sequence[str], pattern: str) -> list[Path]:
 def comparable(
     runs: Iterable[FinishedRun], cases: Sequence[Case], required: Mapping[str, Any] | None = None
 ) -> list[FinishedRun]:
-    """Return the runs of the one setting and seed that has most of the cases.
+    """Return the runs of the setting and seed with the most cases.
 
-    Of several with as many, the lower seed is preferred, then the higher validation figures.
+    Of several, the lower seed is preferred, then the higher validation figures.
 
     Args:
         runs: Finished runs.

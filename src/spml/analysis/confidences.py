@@ -98,7 +98,7 @@ def unknown_labels(folder: Path) -> Unknown:
 
 @dataclass(frozen=True)
 class Distinguishability:
-    """The confidences of unknown labels of one run that are truly positive, and truly negative.
+    """How far the confidences of true positives and true negatives of a run are apart.
 
     Attributes:
         distances: Wasserstein-1 distance between the two samples of confidences, by epoch.

@@ -39,8 +39,8 @@ PER_CLASS = 3  # suspects at most, so that one class does not fill the page
 class Pictures:
     """The run's items by split, and their pictures as far as they can still be read.
 
-    `why_not` says why there are none, `unread` which files could not be read; the tables, by split
-    ("validation" and "test"), have the rows of the stored scores.
+    `why_not` is the reason if there are none, `unread` lists files that could not be read. The
+    tables of the splits "validation" and "test" have the rows of the stored scores.
     """
 
     why_not: str = ""
@@ -87,7 +87,7 @@ def find_pictures(
 
 
 def _same_rows(run: Run, data: Experiment) -> dict[str, LabelTable]:
-    """Tables whose rows are the scored ones, by the data's hash and, in older runs, the labels."""
+    """Tables whose rows match the stored scores: the data's hash and the labels are equal."""
     from spml.runs.record import fingerprint, other_data
 
     tables: dict[str, LabelTable] = {}
@@ -173,7 +173,7 @@ def surprise(logits: Array, truth: npt.NDArray[np.int8]) -> Array:
 
 
 def choose(surprises: Array, truth: npt.NDArray[np.int8], number: int) -> list[tuple[str, int]]:
-    """Kinds and rows of the least, middle and most surprising items, of many label sets."""
+    """Kinds and rows of the least, middle and most surprising items, first of different labels."""
     judged = np.flatnonzero((truth == 1).any(axis=1) & np.isfinite(surprises))
     order = judged[np.argsort(surprises[judged], kind="stable")]
     middle = order[np.argsort(np.abs(np.arange(len(order)) - len(order) // 2), kind="stable")]

@@ -1,4 +1,4 @@
-"""How good the ranking and the tags of a run are: by class, and as thresholds move."""
+"""Quality of a run's ranking and tags, by class and by threshold."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ def class_precision(run: Run) -> ClassPrecision | None:
 
 @dataclass(frozen=True, eq=False)
 class Sweep:
-    """Tags by (thresholds, classes), right ones and all, and the positives of each class.
+    """Correct tags and all tags by (threshold, class), and the positives of each class.
 
-    Right tags are expected numbers if only chances are known.
+    If only probabilities of labels are known, correct tags and positives are expected numbers.
     """
 
     hits: Array
@@ -93,7 +93,7 @@ class Sweep:
 
 
 def sweep(logits: Array, chances: Array) -> Sweep:
-    """Counts at each threshold of GRID, from calibrated logits and the chance of each label."""
+    """Counts at each threshold of GRID; `chances` are the probabilities of the labels."""
     rows = len(GRID) + 1
     hits, chosen = np.zeros((2, rows, logits.shape[1]))
     for c in range(logits.shape[1]):
@@ -105,7 +105,7 @@ def sweep(logits: Array, chances: Array) -> Sweep:
 
 
 def at_thresholds(tagged: npt.NDArray[np.bool_], chances: Array) -> Sweep:
-    """Counts of tags decided before: one row."""
+    """Counts of tags that are already decided, as one row."""
     return Sweep(
         (tagged * chances).sum(axis=0)[None],
         tagged.sum(axis=0)[None].astype(float),

@@ -39,7 +39,7 @@ class Bench(TableOfRuns):
     The grid has several learning rates, and the published options or the method's alternative.
     Final runs have new seeds."""
     set: Annotated[list[str], tyro.conf.UseAppendAction] = field(default_factory=list)
-    """Option of a method as METHOD.NAME=VALUE. Such as hill.variant=gr."""
+    """Option of a method as METHOD.NAME=VALUE. For example hill.variant=gr."""
 
     def plan(self, experiment: Experiment) -> Plan:
         """Return a row for each method."""

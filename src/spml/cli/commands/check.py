@@ -42,7 +42,8 @@ class Check(TableOptions):
     fix: Path | None = None
     """Write a new CSV file without the broken rows; the original is never changed."""
     merge: bool = False
-    """With --fix, unite the copies of a picture into one row. It has the labels of all."""
+    """With --fix, unite the copies of a picture into one row.
+    The row has the labels of all copies."""
 
     def run(self) -> None:
         """Print the problems and a summary; raise DataError if errors remain."""

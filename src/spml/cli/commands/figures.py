@@ -42,7 +42,8 @@ class Figures(ManyRuns):
     only: tuple[str, ...] = ()
     """Letters or names of figures, separated by commas or spaces. Default: all."""
     runs: Path | None = None
-    """Draw from the finished runs in a folder, without training. Of records or run folders."""
+    """Draw from the finished runs in a folder, without training.
+    The folder holds records or run folders."""
     short: bool = False
     """Train only the corners of the grids of hyper-parameters."""
     out: Path | None = None

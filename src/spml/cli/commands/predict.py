@@ -36,7 +36,7 @@ class Predict(ModelOptions):
     top_k: int | None = None
     """Tag the N most probable classes, instead of thresholds."""
     at_least: int = 0
-    """Tag at least the N most probable classes. Also those below their thresholds."""
+    """Tag at least the N most probable classes. They count even below their thresholds."""
     probabilities: bool = True
     """Write the probability of every class."""
     raw: bool = False

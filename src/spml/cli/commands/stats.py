@@ -28,7 +28,7 @@ class Stats(DataOptions):
     data: Annotated[str, tyro.conf.Positional]
     """digits, digits-many, a benchmark (see `spml prepare --help`), or a path."""
     observe_seed: int = 1200
-    """Seed of that draw."""
+    """Seed of the draw of single positives."""
     split_seed: int = 1200
     """Seed of the validation split."""
     out: Path | None = None

@@ -26,7 +26,7 @@ Table = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """What a run will do; `device` is None if it is not known yet."""
+    """The amount of work of a run; `device` is None if it is not known yet."""
 
     train: int
     val: int
@@ -114,7 +114,7 @@ def recorded() -> Table:
 
 
 def _disk(work: Work, decoding: Table) -> str:
-    """Describe the decoded pictures, also the ones that the folder has already."""
+    """Describe the disk space and decoding time of all pictures, cached ones included."""
     place = next(path for path in (work.folder, *work.folder.absolute().parents) if path.exists())
     free = format_bytes(shutil.disk_usage(place).free)
     each = (work.size / decoding["size"]) ** 2 / decoding["pictures_per_second"]
@@ -126,7 +126,7 @@ def _disk(work: Work, decoding: Table) -> str:
 
 
 def _memory(work: Work, table: Table) -> str | None:
-    """Describe memory on a CPU, and on a GPU only that of the pictures."""
+    """Describe the memory of a run on a CPU; on a GPU, only that of its pictures."""
     if work.device == "cuda":
         if work.cache != "device":
             return None

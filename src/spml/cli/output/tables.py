@@ -25,9 +25,9 @@ def columns(first: str, *others: str) -> Table:
 
 
 def add_ends(table: Table, rows: Sequence[Row], ends: int, all_of: int, where: str = "") -> None:
-    """Add rows of names and cells; with more than `all_of`, only as many as `ends` at each end.
+    """Add rows; of more than `all_of`, only the first and the last `ends`.
 
-    `where` says where the other rows are.
+    `where` names the place of the other rows.
     """
     few = len(rows) <= all_of
     for place, (name, cells) in enumerate(rows):
