@@ -116,7 +116,9 @@ def test_many_rows_and_classes_stay_sparse():
         values = np.ones(rows * entries, np.int8)
         return SparseLabels(indptr, columns[:, :entries].ravel(), values, fill, classes)
 
-    table = LabelTable(range(rows), [str(i) for i in range(classes)], labels(3, -1))
+    table = LabelTable(
+        [str(i) for i in range(rows)], [str(i) for i in range(classes)], labels(3, -1)
+    )
     seen = table.with_labels(labels(1, 0))
     parts = Experiment("x", table.classes, seen, table, *split(rows), None, "complete")
     result = statistics(parts)

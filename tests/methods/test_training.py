@@ -17,7 +17,6 @@ from spml.model.scoring import predict_logits
 from spml.train import Settings, fit
 from spml.train.resolve import resolve
 from tests.conftest import assert_resumes, outcome
-from tests.model.test_query import vectors
 
 OPTIONS = {  # so that the method has a state after the second of three epochs
     "em_apl": {"warmup": 1},
@@ -46,23 +45,23 @@ def test_a_method_with_memory_resumes_to_the_bit(scenes, quick, tmp_path, name, 
         assert state["marked"].any() and not state["marked"].all()
 
 
-def test_smile_on_feature_vectors_resumes_to_the_bit(quick, tmp_path):
+def test_smile_on_feature_vectors_resumes_to_the_bit(features_file, quick, tmp_path):
     settings = replace(quick, method="smile", backbone="linear", lr=1e-2)
-    assert_resumes(load(vectors(tmp_path), labels="complete"), settings, tmp_path)
+    assert_resumes(load(features_file, labels="complete"), settings, tmp_path)
 
 
-def test_the_command_trains_smile_on_feature_vectors(tmp_path, capsys):
-    words = f"train {vectors(tmp_path)} --labels complete --method smile --set mu=0.2 --epochs 3"
+def test_the_command_trains_smile_on_feature_vectors(features_file, tmp_path, capsys):
+    words = f"train {features_file} --labels complete --method smile --set mu=0.2 --epochs 3"
     assert main([*words.split(), "--lr", "0.01", "--out", str(tmp_path / "run")]) == 0
     assert "smile on linear" in capsys.readouterr().out
     assert outcome(tmp_path / "run")["test_map"] > 60
 
 
 @pytest.mark.parametrize(("name", "head"), [("mime", "query-normal"), ("en", "linear")])
-def test_methods_for_pictures_work_on_feature_vectors_too(tmp_path, name, head):
+def test_methods_for_pictures_work_on_feature_vectors_too(features_file, tmp_path, name, head):
     settings = Settings(method=name, lr=1e-3, batch_size=16, epochs=3, accelerator="cpu")
     settings = replace(settings, head_lr=1)
-    result = fit(load(vectors(tmp_path), labels="complete"), settings, tmp_path / "run", quiet=True)
+    result = fit(load(features_file, labels="complete"), settings, tmp_path / "run", quiet=True)
     assert result["head"] == head and result["backbone"] == "linear"
 
 
@@ -83,10 +82,10 @@ EN = "en with scl needs a class map .* give --head linear"
     ],
 )
 def test_a_run_is_refused_before_it_begins(
-    scenes, quick, tmp_path, name, changes, options, message
+    scenes, features_file, quick, tmp_path, name, changes, options, message
 ):
     on_vectors = changes.get("backbone") == "linear"
-    data = load(vectors(tmp_path), labels="complete") if on_vectors else scenes
+    data = load(features_file, labels="complete") if on_vectors else scenes
     settings = replace(quick, method=name, **changes)
     with pytest.raises(ValueError, match=message):
         fit(data, settings, tmp_path / "run", options=options, quiet=True)
@@ -136,12 +135,12 @@ def test_large_memory_is_reported_and_refused_if_it_is_not_free(
     scenes, quick, tmp_path, monkeypatch, capsys
 ):
     settings, options = replace(quick, method="en", epochs=1), {"scl": 1.0, "grid": 20}
-    monkeypatch.setattr("spml.train.resolve.LARGE", 10**6)
+    monkeypatch.setattr("spml.train.fitting.LARGE", 10**6)
     fit(scenes, settings, tmp_path / "run", options=options)
     assert "en keeps 1 MB for 128 items of 10 classes" in capsys.readouterr().out.splitlines()[0]
     fit(scenes, settings, tmp_path / "small")
     assert "en keeps" not in capsys.readouterr().out
-    monkeypatch.setattr("spml.train.resolve.free_memory", lambda device: 10**6)
+    monkeypatch.setattr("spml.train.fitting.free_memory", lambda device: 10**6)
     message = r"en keeps 1 MB .*, but only 1 MB of memory are free; give other options or"
     with pytest.raises(UserError, match=message):
         fit(scenes, settings, tmp_path / "big", options=options, quiet=True)

@@ -64,7 +64,7 @@ def test_weights_that_do_not_fit_their_description_are_refused(folder):
         ({"thresholds": [1.1, 0.5]}, "probabilities"),
         ({"thresholds": 0.5}, "probabilities"),
         ({"calibration": [[[0, 1], [0, 1]]]}, "a line for each of 2 classes"),
-        ({"backbone": 5}, "backbone must be a name"),
+        ({"backbone": 5}, "backbone and head must be names"),
         ({"backbone": "tinny"}, r"model\.json: no backbone 'tinny'"),
         ({"preprocessing": 3}, "must be tables"),
         ({"training": None}, "must be tables"),
@@ -96,11 +96,15 @@ def test_thresholds_may_be_0_and_1(folder):
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("{", ""), ("[]", "no JSON object"), ('{"format": 1}', "no 'classes'")],
+    [
+        ("{", "not JSON"),
+        ("[]", "not a JSON object"),
+        ('{"format": 1}', "not a model description .no 'classes'"),
+    ],
 )
 def test_an_incomplete_description_names_the_missing_entry(folder, text, message):
     (folder / "best" / "model.json").write_text(text)
-    with refused(f"not a model description .{message}"):
+    with refused(message):
         read_info(folder)
 
 

@@ -12,7 +12,6 @@ import tyro
 from spml.cli import TableOptions
 from spml.errors import DataError, UserError
 from spml.files import refuse_existing
-from spml.runs.names import CONFIG
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -47,6 +46,8 @@ class Check(TableOptions):
 
     def run(self) -> None:
         """Print the problems and a summary; raise DataError if errors remain."""
+        from spml.runs.names import CONFIG
+
         if (Path(self.data) / CONFIG).exists():
             _verify(Path(self.data))
             return
