@@ -141,9 +141,12 @@ class Statistics:
 def statistics(experiment: Experiment) -> Statistics:
     """Count the labels of an experiment, without a dense table."""
     observed = experiment.observed.sparse.take(experiment.train_rows)
-    complete = None
+    complete = missing = None
     if experiment.complete is not None:
         complete = experiment.complete.sparse.take(experiment.train_rows)
+        known = complete.positives(-1)
+        hidden = observed.lookup(known.entry_rows(), known.indices) == 0
+        missing = np.bincount(known.indices[hidden], minlength=known.num_classes)
     images = {"train": len(experiment.train_rows), "val": len(experiment.val_rows)}
     return Statistics(
         name=experiment.name,
@@ -152,20 +155,13 @@ def statistics(experiment: Experiment) -> Statistics:
         images=images | {"test": 0 if experiment.test is None else len(experiment.test)},
         seen=observed.counts(1),
         negatives=observed.counts(-1),
-        missing=None if complete is None else _missing(observed, complete),
+        missing=missing,
         unknown=int(observed.counts(0).sum()),
         cooccurrence=_cooccurrence(
             observed if complete is None else complete, known=complete is not None
         ),
         observation=experiment.observation,
     )
-
-
-def _missing(observed: SparseLabels, complete: SparseLabels) -> Counts:
-    """Count the positives of each class that are not observed."""
-    known = complete.positives(-1)
-    hidden = observed.lookup(known.entry_rows(), known.indices) == 0
-    return np.bincount(known.indices[hidden], minlength=known.num_classes)
 
 
 def _cooccurrence(labels: SparseLabels, *, known: bool) -> Counts | None:

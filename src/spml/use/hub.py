@@ -6,7 +6,6 @@ import re
 import shutil
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
 
 import spml
 from spml.errors import EXTRA, UserError
@@ -19,18 +18,11 @@ REPOSITORY = re.compile(r"(?P<name>[\w-][\w.-]*/[\w-][\w.-]*)(@(?P<revision>[\w.
 LOG_IN = "check the name and the network; private models and uploads need `hf auth login`"
 
 
-class Repository(NamedTuple):
-    """A repository of the hub, and one of its versions."""
-
-    name: str
-    revision: str | None
-
-
-def repository(text: str) -> Repository | None:
-    """Return the repository that OWNER/NAME or OWNER/NAME@REVISION names; None for a folder."""
+def repository(text: str) -> tuple[str, str | None] | None:
+    """Return OWNER/NAME and the revision of OWNER/NAME@REVISION; None for a folder."""
     parts = REPOSITORY.fullmatch(text.removeprefix(PREFIX))
     if parts is not None:
-        return Repository(parts["name"], parts["revision"])
+        return parts["name"], parts["revision"]
     if text.startswith(PREFIX):
         raise UserError(f"{text}: a model of the hub is {PREFIX}OWNER/NAME")
     return None
@@ -42,15 +34,16 @@ def local_folder(model: str | Path) -> Path:
         return Path(model)
     place = repository(str(model))
     assert place is not None
+    name, revision = place
     _check_installed()
     import huggingface_hub
 
     try:
         folder = huggingface_hub.snapshot_download(
-            place.name, revision=place.revision, allow_patterns=list(FILES)
+            name, revision=revision, allow_patterns=list(FILES)
         )
     except Exception as error:  # hub, network and file errors have many types
-        raise _unreachable(place, error) from error
+        raise _unreachable(name, error) from error
     return Path(folder)
 
 
@@ -69,21 +62,22 @@ def push(run: Path, target: str, *, overwrite: bool = False) -> str:
     folder, place = model_folder(run), repository(target)
     if place is None:
         return _copy(folder, Path(target), overwrite=overwrite)
+    name, revision = place
     _check_installed()
     import huggingface_hub
 
     try:
-        huggingface_hub.create_repo(place.name, private=True, exist_ok=True)
+        huggingface_hub.create_repo(name, private=True, exist_ok=True)
         huggingface_hub.upload_folder(
-            repo_id=place.name,
+            repo_id=name,
             folder_path=folder,
             allow_patterns=list(FILES),
-            revision=place.revision,
+            revision=revision,
             commit_message=f"Upload a model of spml {spml.__version__}",
         )
     except Exception as error:
-        raise _unreachable(place, error) from error
-    return f"{PREFIX}{place.name}"
+        raise _unreachable(name, error) from error
+    return f"{PREFIX}{name}"
 
 
 def _copy(folder: Path, out: Path, *, overwrite: bool) -> str:
@@ -102,6 +96,6 @@ def _check_installed() -> None:
         raise UserError(f"{needs}; {EXTRA.format('hub')}")
 
 
-def _unreachable(place: Repository, error: Exception) -> UserError:
+def _unreachable(name: str, error: Exception) -> UserError:
     reason = " ".join(str(error).split())[:160] or type(error).__name__
-    return UserError(f"{PREFIX}{place.name}: {reason}; {LOG_IN}")
+    return UserError(f"{PREFIX}{name}: {reason}; {LOG_IN}")

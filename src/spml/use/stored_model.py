@@ -1,4 +1,4 @@
-"""Run a stored model: its device, and items preprocessed as in training."""
+"""Run a stored model: its device, and its scores of the items of a table."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from spml.data import LabelTable
-from spml.data.images.decode import decode
-from spml.data.images.loader import Feed, Item
+from spml.data.images.loader import Feed
 from spml.data.readers.builder import OnError
 from spml.errors import UserError
 from spml.model import Classifier, ModelInfo
@@ -32,21 +31,6 @@ def calibrated(info: ModelInfo, logits: Tensor) -> Tensor:
     if not torch.isfinite(scores).all():
         raise UserError(NOT_NUMBERS)
     return scores
-
-
-def item_of(table: LabelTable, row: int) -> Item:
-    """Return a row of a table as an item."""
-    if table.x is not None:
-        return Item(f"{table.items[row]}", x=table.x[row])
-    path = table.file(row)
-    return Item(str(path), path, where=table.where(row))
-
-
-def picture_of(item: Item) -> Tensor:
-    """Return the picture (3, H, W) of an item; raise DataError if its file cannot be read."""
-    if item.path is not None:
-        return decode(item.path)
-    return torch.from_numpy(np.ascontiguousarray(item.x))
 
 
 def score_readable(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence, Sized
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -22,7 +22,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from spml.data.images.cache import Cache, Pictures, Staged
+from spml.data.images.cache import Cache
 from spml.data.images.decode import channels_first, channels_last, decode, resize
 from spml.data.readers.builder import report
 from spml.data.table import LabelTable
@@ -49,6 +49,21 @@ class Item:
     path: Path | None = None
     x: npt.NDArray[Any] | None = None  # feature vector or uint8 picture (3, H, W)
     where: str = ""  # prefix of messages about the item
+
+    @classmethod
+    def of(cls, table: LabelTable, row: int) -> Item:
+        """Return a row of a table."""
+        if table.x is not None:
+            return cls(f"{table.items[row]}", x=table.x[row])
+        path = table.file(row)
+        return cls(str(path), path, where=table.where(row))
+
+    def picture(self, size: int | None = None) -> Tensor:
+        """Return the picture (3, H, W), resized if a size is given; may raise DataError."""
+        if self.path is not None:
+            return decode(self.path, size)
+        picture = torch.from_numpy(np.ascontiguousarray(self.x))
+        return picture if size is None else resize(picture, size)
 
 
 class Feed:
@@ -104,7 +119,7 @@ class Feed:
                 for rows, (x, errors) in prepared:
                     for row, error in zip(rows.tolist(), errors, strict=True):
                         if error is not None:
-                            report(error, None if on_error is None else partial(on_error, row))
+                            report(error, on_error and partial(on_error, row))
                     if len(x):
                         yield x, rows[[error is None for error in errors]]
 
@@ -133,28 +148,26 @@ class Feed:
 
     def _begin_decoding(self, pool: Threads, rows: Rows) -> Callable[[], Ready]:
         assert self.size is not None
-        items = [
-            Item("", self.table.file(row), where=self.table.where(row)) for row in rows.tolist()
-        ]
-        return begin_decoding(pool, items, self.size)
+        return begin_decoding(pool, [Item.of(self.table, row) for row in rows.tolist()], self.size)
 
     def _begin_copying(self, pool: Threads, rows: Rows) -> Callable[[], Ready]:
-        assert self.cached is not None
-        staged = self.cached.stage(rows)
+        cached = self.cached
+        assert cached is not None
+        staged = cached.stage(rows)
         out = staged.host.numpy()
         starts = range(0, len(staged.lacking), COPIED_AT_ONCE)
         parts = [slice(start, start + COPIED_AT_ONCE) for start in starts]
         reading = [
-            pool.submit(self.cached.read, staged.lacking[part], out[part], pool.cancelled.is_set)
+            pool.submit(cached.read, staged.lacking[part], out[part], pool.cancelled.is_set)
             for part in parts
         ]
-        return partial(_send, self.cached, staged, reading)
 
+        def finish() -> Ready:
+            for part in reading:
+                staged.errors.update(part.result())
+            return cached.send(staged), [staged.errors.get(row) for row in rows.tolist()]
 
-def _send(cached: Pictures, staged: Staged, reading: list[Future[dict[int, DataError]]]) -> Ready:
-    for part in reading:
-        staged.errors.update(part.result())
-    return cached.send(staged), [staged.errors.get(row) for row in staged.rows.tolist()]
+        return finish
 
 
 @dataclass(frozen=True)
@@ -234,7 +247,9 @@ def prefetch(
         try:
             for group in groups:
                 pending.append((group, begin(pool, group)))
-                while len(pending) > PREFETCH or (len(pending) > 2 and _items(pending) > MOST):
+                while len(pending) > PREFETCH or (
+                    len(pending) > 2 and sum(len(ahead) for ahead, _ in pending) > MOST
+                ):
                     done, finish = pending.popleft()
                     yield done, finish()
             while pending:
@@ -242,10 +257,6 @@ def prefetch(
                 yield done, finish()
         finally:
             pool.cancel()
-
-
-def _items(pending: Iterable[tuple[Sized, object]]) -> int:
-    return sum(len(group) for group, _ in pending)
 
 
 def begin_decoding(
@@ -270,18 +281,13 @@ def begin_decoding(
 
 def _fill(items: Sequence[Item], out: Tensor, size: int) -> list[DataError | None]:
     """Decode items to their places; return the error of each, or None."""
-    return [_fill_one(item, place, size) for item, place in zip(items, out, strict=True)]
-
-
-def _fill_one(item: Item, out: Tensor, size: int) -> DataError | None:
-    try:
-        if item.path is not None:
-            picture = decode(item.path, size)
-        else:
-            picture = resize(torch.from_numpy(np.ascontiguousarray(item.x)), size)
-    except DataError as error:
-        wrong = DataError(f"{item.where}{error}")
-        wrong.__cause__ = error.__cause__
-        return wrong
-    np.copyto(out.numpy(), picture.numpy())  # torch would use threads of its own for the copy
-    return None
+    errors: list[DataError | None] = [None] * len(items)
+    for i, (item, place) in enumerate(zip(items, out, strict=True)):
+        try:
+            picture = item.picture(size)
+        except DataError as error:
+            errors[i] = wrong = DataError(f"{item.where}{error}")
+            wrong.__cause__ = error.__cause__
+        else:  # torch would use threads of its own for the copy
+            np.copyto(place.numpy(), picture.numpy())
+    return errors

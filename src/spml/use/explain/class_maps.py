@@ -137,10 +137,10 @@ class ScoredPicture:
         return image, f"{name} {probability}, {note}"
 
 
-def shown(picture: Tensor) -> Tensor:
-    """A picture (3, H, W) resized for the page; keeps the aspect ratio."""
+def shown(picture: Tensor, side: int = SIDE) -> Tensor:
+    """A picture (3, H, W) resized so that its longer side fits; keeps the aspect ratio."""
     height, width = picture.shape[-2:]
-    scale = SIDE / max(height, width)
+    scale = side / max(height, width)
     size = (max(THINNEST, round(height * scale)), max(THINNEST, round(width * scale)))
     return F.interpolate(picture[None], size=size, mode="bilinear", antialias=True)[0]
 

@@ -25,7 +25,7 @@ from spml.use.explain.class_maps import ScoredPicture, class_maps, meaning, plai
 from spml.use.pages import PAGE, refuse_others, render
 from spml.use.predict.inputs import Inputs, Note
 from spml.use.predict.tagging import class_column
-from spml.use.stored_model import item_of, own_device, picture_of, score_readable
+from spml.use.stored_model import own_device, score_readable
 
 __all__ = ["class_maps", "explain", "explain_worst"]
 
@@ -65,7 +65,7 @@ def explain(
     with gallery(out, "Class maps", run, _hint(model), overwrite=overwrite) as page:
         for item in items:
             try:
-                picture = picture_of(item)
+                picture = item.picture()
             except DataError as error:
                 report(DataError(f"{item.where}{error}"), on_error)
                 continue
@@ -112,7 +112,7 @@ def explain_worst(
     )
     with gallery(out, "Worst mistakes", run, hint, overwrite=overwrite) as page:
         for item, column, text in mistakes:
-            scored = ScoredPicture(model, info, picture_of(item))
+            scored = ScoredPicture(model, info, item.picture())
             instead = [best for best in scored.order[:1] if best != column]
             page.add(item.name, scored, [column, *instead], text)
     return len(page.entries)
@@ -159,7 +159,7 @@ def worst_mistakes(
         present, _ = part.table.known(row)
         labels = ", ".join(present) or "none"
         about = f"{info.classes[column]}, {probabilities[row, column]:.3f} (labels: {labels})"
-        mistakes.append((item_of(part.table, row), column, f"{kind}: {about}"))
+        mistakes.append((Item.of(part.table, row), column, f"{kind}: {about}"))
     return mistakes
 
 

@@ -16,6 +16,7 @@ from torch import Tensor
 from spml.data import Experiment, LabelTable
 from spml.data.experiment import Rows
 from spml.data.images.decode import resize
+from spml.data.images.loader import Item
 from spml.data.readers.builder import OnError
 from spml.errors import UserError
 from spml.files import replacing_folder
@@ -34,11 +35,12 @@ from spml.use.explain.class_maps import (
     full_colour,
     is_evidence,
     plain,
+    shown,
 )
 from spml.use.predict.inputs import Note
 from spml.use.predict.tagging import class_column
 from spml.use.review.ranking import Suggestion, suggest
-from spml.use.stored_model import item_of, own_device, picture_of, score_readable
+from spml.use.stored_model import own_device, score_readable
 
 Split = Literal["train", "val", "all"]
 Advance = Callable[[str, int, int], None]
@@ -173,9 +175,9 @@ def draw(
         by_row.setdefault(one.row, []).append(i)
     maps = True
     for done, (row, places) in enumerate(by_row.items(), 1):
-        picture = picture_of(item_of(table, row))
+        picture = Item.of(table, row).picture()
         name = f"{places[0] + 1:05d}.jpg"
-        image = _fitted(plain(picture), SIDE)
+        image = plain(shown(picture, SIDE))
         image.save(folder / name, quality=QUALITY)
         heat = _heat(model, picture, int(info.preprocessing["size"])) if maps else None
         maps = heat is not None
@@ -214,8 +216,8 @@ def render(
     key = hashlib.sha256(entries.encode("utf-8", "replace")).hexdigest()[:16]
     maps = ""
     if any(files["map"] for files in drawn):
-        shown = EVIDENCE if is_evidence(model) else ATTENTION
-        maps = f"Heat maps are {shown}. Full colour is the highest value of each."
+        meaning = EVIDENCE if is_evidence(model) else ATTENTION
+        maps = f"Heat maps are {meaning}. Full colour is the highest value of each."
     return pages.render("review.html", title=title, cards=cards, key=key, maps=maps)
 
 
@@ -223,12 +225,6 @@ def _known(table: LabelTable, row: int) -> list[str]:
     """Observed labels of an item: names of positives, then of known negatives after "not"."""
     there, absent = table.known(row)
     return there + [f"not {name}" for name in absent[:3]] + (["…"] if len(absent) > 3 else [])
-
-
-def _fitted(image: Image.Image, side: int) -> Image.Image:
-    """A picture resized so that its longer side has `side` pixels."""
-    scale = side / max(image.size)
-    return image.resize((max(1, round(image.width * scale)), max(1, round(image.height * scale))))
 
 
 def _heat(model: Classifier, picture: Tensor, size: int) -> Tensor | None:
