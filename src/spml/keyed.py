@@ -3,8 +3,6 @@
 A number depends only on its key, never on the process that draws it or on the order of draws.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 

@@ -1,7 +1,5 @@
 """This process on its machine: the cores it may use, and its place among launched processes."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

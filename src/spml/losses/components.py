@@ -4,8 +4,6 @@ They receive detached probabilities; `UnifiedLoss` detaches them, not this modul
 are ramps: hyper-parameters that may change over training and differ between classes.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Assume negative and its variants: cross-entropy with smoothed or weighted unknown labels."""
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 
 from spml.losses.components import Constant, OverOthers

@@ -1,7 +1,5 @@
 """Entropy maximisation: the loss rewards uncertainty about unknown labels."""
 
-from __future__ import annotations
-
 from spml.losses.components import Constant
 from spml.losses.framework import Reduction, UnifiedLoss
 from spml.losses.metadata import Citation, Eps, method, published, searched

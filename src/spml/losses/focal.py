@@ -1,7 +1,5 @@
 """Losses that down-weight easy or suspicious entries: focal, asymmetric, Hill, SPLC."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from spml.losses.components import Constant, Step

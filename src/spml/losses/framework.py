@@ -1,7 +1,5 @@
 """The base class of every method, and the paper's framework: one loss with exchangeable parts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, ClassVar, Literal
 

@@ -1,7 +1,5 @@
 """GR Loss: soft pseudo-labels, weights and robust losses that change together over training."""
 
-from __future__ import annotations
-
 import math
 from typing import Annotated, Any, Literal
 

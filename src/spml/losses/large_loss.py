@@ -1,7 +1,5 @@
 """Large-loss methods: the unknown labels with the largest loss are probably missed positives."""
 
-from __future__ import annotations
-
 from spml.losses.components import Constant, Largest
 from spml.losses.framework import Reduction, UnifiedLoss, assume_negative
 from spml.losses.metadata import Citation, Share, method, published, searched

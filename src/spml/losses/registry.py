@@ -4,8 +4,6 @@ A method is a function or class marked by `@method` in any module of `spml.losse
 `spml.methods`.
 """
 
-from __future__ import annotations
-
 import difflib
 import hashlib
 import inspect

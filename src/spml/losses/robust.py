@@ -1,7 +1,5 @@
 """Losses for noisy labels, in their two-class form, with unknown labels taken as absent."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from spml.losses.components import RampLike

@@ -5,8 +5,6 @@ logit. `Absent(term)` is the same loss for "label absent": 1 - p is the sigmoid 
 logit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

@@ -1,7 +1,5 @@
 """BoostLU: LL-R with the head that boosts positive class maps."""
 
-from __future__ import annotations
-
 from spml.losses.framework import Reduction, UnifiedLoss
 from spml.losses.large_loss import SHARES, ll_r
 from spml.losses.metadata import Citation, Share, method, published, searched

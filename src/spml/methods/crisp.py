@@ -1,7 +1,5 @@
 """CRISP: estimate the share of positives of each class and match predictions to it."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import torch

@@ -1,7 +1,5 @@
 """EM with asymmetric pseudo-labels: the labels with the lowest scores become soft negatives."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import torch

@@ -1,7 +1,5 @@
 """EN: in each class, the labels with the lowest mean prediction are expected negatives."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 import torch

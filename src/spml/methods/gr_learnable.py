@@ -1,7 +1,5 @@
 """GR Loss whose pseudo-labels and weights are learned by gradient descent instead of a schedule."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import torch

@@ -1,7 +1,5 @@
 """LL-Cp: the unknown labels with the largest loss become positives permanently."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """ROLE: the labels are learned together with the classifier."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

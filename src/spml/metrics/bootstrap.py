@@ -4,8 +4,6 @@ A run stores its mAP in each resample. Two runs on the same images are compared 
 resample, without their scores: hard images are hard for both, and their effect cancels.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

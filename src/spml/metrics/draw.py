@@ -12,8 +12,6 @@ shifts to the observed draws needs no other label. A known negative has p_j = 0,
 positives are a draw of m.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -4,8 +4,6 @@ Unknown labels are removed from an item before its classes are ranked. Items wit
 are left out.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

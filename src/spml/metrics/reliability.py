@@ -1,7 +1,5 @@
 """Reliability of probabilities: how far they are from the observed shares."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Logits and labels as checked arrays: their average precision, and the thresholds they reach."""
 
-from __future__ import annotations
-
 import sys
 import warnings
 from collections.abc import Iterator

@@ -8,10 +8,9 @@ is then the precision at s, which cannot exceed 1. docs/selection.md compares th
 others, and says how well it orders models.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -67,7 +66,7 @@ class Precisions:
         whole = [one.precision(np.ones((1, len(one.places)))) for one in self.classes]
         return float(np.mean(whole))
 
-    def lead(self, other: Precisions) -> tuple[float, float]:
+    def lead(self, other: Self) -> tuple[float, float]:
         """Return how much higher this score is than another model's, and its standard error.
 
         The error is that of a bootstrap over the observed positives of each class; that of

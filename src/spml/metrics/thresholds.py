@@ -1,7 +1,5 @@
 """Precision, recall and F1 of tags, predicted by thresholds or decided before."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy.typing as npt

@@ -1,7 +1,5 @@
 """Backbones: any timm model, a small one of ours, or the identity for feature vectors."""
 
-from __future__ import annotations
-
 import difflib
 import logging
 import pickle

@@ -1,7 +1,5 @@
 """Calibration: map a model's logits to logits whose sigmoid is a calibrated probability."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

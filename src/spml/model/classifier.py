@@ -1,9 +1,7 @@
 """Classifier: normalise the inputs, run the backbone, apply the head."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import ClassVar, overload
+from typing import ClassVar, Self, overload
 
 import torch
 import torch.nn.functional as F
@@ -111,7 +109,7 @@ class Classifier(nn.Module):
         weights: str = "none",
         features: int | None = None,
         head: str = "linear",
-    ) -> Classifier:
+    ) -> Self:
         """Build a classifier by the name of its backbone."""
         model = cls(build_backbone(backbone, weights, features), num_classes, head)
         if features is not None and not model.head.takes_vectors:
@@ -198,7 +196,7 @@ class Classifier(nn.Module):
         maps = F.linear(self.positions(features), self.head.weight, self.head.bias)
         return logits, maps.transpose(1, 2).reshape(*logits.shape, *self.grid(features))
 
-    def train(self, mode: bool = True) -> Classifier:
+    def train(self, mode: bool = True) -> Self:
         """Set training mode; frozen batch norm stays in evaluation mode."""
         super().train(mode)
         if self.frozen_norm:

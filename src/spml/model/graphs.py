@@ -1,7 +1,5 @@
 """CUDA graphs: record a training step or a scoring function for one batch shape, then replay it."""
 
-from __future__ import annotations
-
 import time
 import warnings
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Score batches with a model: one loop for validation, evaluation, prediction and serving."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import Protocol, TypeVar

@@ -4,8 +4,6 @@ Every command decides tags by `TagRule`, from the model's own logits and in floa
 them agree on an item whose probability is exactly at its threshold or too close to 1 for float32.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields

@@ -1,7 +1,5 @@
 """The file of a checkpoint: tensors and plain values, with a checksum."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import pickle

@@ -1,7 +1,5 @@
 """The run folder as training writes it: one owner at a time, replaced safely, resumed exactly."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

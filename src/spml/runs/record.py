@@ -1,7 +1,5 @@
 """The records that a run writes about itself: its configuration, its model and its result."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from typing import Any

@@ -1,12 +1,10 @@
 """A run folder as every command reads it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -76,7 +74,7 @@ class Run:
     remedy: str = DAMAGED  # in errors about a damaged .npz file
 
     @classmethod
-    def read(cls, folder: Path) -> Run:
+    def read(cls, folder: Path) -> Self:
         """Return a run that has begun, after checking all its files but the scores."""
         run = cls(Path(folder))
         for name in ("config", "result", "val_truth", "test_truth", "history", "observed"):

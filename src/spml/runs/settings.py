@@ -5,8 +5,6 @@ theirs in `PARTS`. An entry without a role, such as one that a caller of `fit` a
 result.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields

@@ -1,7 +1,5 @@
 """Verification of a run folder: which of its files are missing, damaged or do not fit."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterator
 from pathlib import Path

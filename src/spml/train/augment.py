@@ -1,7 +1,5 @@
 """Views of training pictures, keyed by (seed, epoch, item): independent of batch and process."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

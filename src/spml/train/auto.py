@@ -1,7 +1,5 @@
 """`--method auto`: a race of methods that observed labels decide, and the winner's run."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The model card, best/README.md: training data, method, figures and limits of a model."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,14 +1,12 @@
 """Where a run computes: device, precision, and the processes that share every batch."""
 
-from __future__ import annotations
-
 import logging
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -103,22 +101,6 @@ def synchronised(model: Classifier) -> Classifier:
     return converted
 
 
-@contextmanager
-def launch(fabric: Any, settings: Resolved, abandon: Callable[[], object]) -> Iterator[Processes]:
-    """Start the processes of a run, and yield them."""
-    if settings.devices * settings.nodes == 1:
-        fabric.launch()
-        yield Processes(device=fabric.device)
-        return
-    from spml.train.supervisor import Supervisor, starting
-
-    with starting(fabric, settings) as workers:
-        fabric.launch()
-    processes = Processes(fabric.global_rank, fabric.world_size, fabric.device)
-    with Supervisor(processes, workers, abandon):
-        yield processes
-
-
 class Processes:
     """The processes of a run. Each computes its share of every batch and receives the whole.
 
@@ -168,6 +150,22 @@ class Processes:
             dist.barrier()
 
 
+@contextmanager
+def launch(fabric: Any, settings: Resolved, abandon: Callable[[], object]) -> Iterator[Processes]:
+    """Start the processes of a run, and yield them."""
+    if settings.devices * settings.nodes == 1:
+        fabric.launch()
+        yield Processes(device=fabric.device)
+        return
+    from spml.train.supervisor import Supervisor, starting
+
+    with starting(fabric, settings) as workers:
+        fabric.launch()
+    processes = Processes(fabric.global_rank, fabric.world_size, fabric.device)
+    with Supervisor(processes, workers, abandon):
+        yield processes
+
+
 class Stop:
     """Notes a first Ctrl-C or SIGTERM, so that a run saves before it ends; a second interrupts.
 
@@ -179,7 +177,7 @@ class Stop:
         self.processes, self.asked = processes, False
         self._handlers: dict[int, Any] = {}
 
-    def __enter__(self) -> Stop:
+    def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
             for name in ("SIGINT", "SIGTERM", "SIGHUP"):
                 number = getattr(signal, name, None)

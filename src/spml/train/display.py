@@ -1,11 +1,9 @@
 """Output of training: a bar and lines on the terminal."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -35,7 +33,7 @@ class Display(build.Progress):
         self._task: Any = None
         self._started = self._shown = 0.0
 
-    def __enter__(self) -> Display:
+    def __enter__(self) -> Self:
         self._progress.start()
         return self
 

@@ -1,7 +1,5 @@
 """`fit`: resolve the settings, build and check the parts, and train them into a run folder."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Linear initialisation: train the head alone on features extracted once (Cole et al., 2021)."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -4,15 +4,13 @@ Lightning's loggers write to them. TensorBoard and CSV files are in the run fold
 anew from the whole history when a run is resumed; the other two continue what they have.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from spml.errors import UserError
 from spml.files import read_json, write_json
@@ -96,7 +94,7 @@ class RunLogger:
         for artifact in (page, folder):
             experiment.log_artifact(artifact)
 
-    def __enter__(self) -> RunLogger:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: object, *details: object) -> None:

@@ -1,7 +1,5 @@
 """The training loop: restore or start; train, validate and save each epoch; test the best one."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext

@@ -1,7 +1,5 @@
 """The candidates of `--method auto`, the first being the safest, and what a race records."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any

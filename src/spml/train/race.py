@@ -7,8 +7,6 @@ together; the files of the winner become those of the run. A budget for it cross
 instead. No unobserved label is read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace

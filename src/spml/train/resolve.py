@@ -1,7 +1,5 @@
 """Resolve the settings of a run, and check all parts before anything is decoded or written."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Train the candidates of a race one after the other, or side by side on several devices."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,14 +1,12 @@
 """The state of a run: progress, learned values and random numbers, saved and restored."""
 
-from __future__ import annotations
-
 import random
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -137,6 +135,46 @@ class Progress:
         return int(state["epoch"])
 
 
+class Writer:
+    """Runs tasks in order: at once, or in a background thread, so that no step waits for the disk.
+
+    After a task has failed, no later one runs, since it may depend on that one.
+    """
+
+    def __init__(self, background: bool) -> None:
+        self.background = background
+        self._thread = ThreadPoolExecutor(1) if background else None
+        self._last: Future[None] | None = None  # the task submitted last
+
+    def copy(self, state: Any) -> Any:
+        """Copy the tensors of a state if a background task will write it."""
+        return tree_map(_copied, state) if self.background else state
+
+    def do(self, task: Callable[..., object], *arguments: Any) -> None:
+        """Run the task; raises the error of an earlier background task."""
+        if self._thread is None:
+            task(*arguments)
+            return
+        if self._last is not None and self._last.done():
+            self._last.result()
+        self._last = self._thread.submit(_after, self._last, task, *arguments)
+
+    def wait(self) -> None:
+        """Wait until all tasks are finished."""
+        last, self._last = self._last, None
+        if last is not None:
+            last.result()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if self._thread is not None:
+            self._thread.shutdown(wait=True)  # finish submitted tasks, whatever ended the run
+        if error is None:
+            self.wait()
+
+
 class Checkpoints:
     """Saves a run in last.ckpt, after an epoch and within one, and restores it."""
 
@@ -183,46 +221,6 @@ class Checkpoints:
             raise UserError(
                 f"{self.run.checkpoint} does not fit this run ({reason}); give --overwrite"
             ) from error
-
-
-class Writer:
-    """Runs tasks in order: at once, or in a background thread, so that no step waits for the disk.
-
-    After a task has failed, no later one runs, since it may depend on that one.
-    """
-
-    def __init__(self, background: bool) -> None:
-        self.background = background
-        self._thread = ThreadPoolExecutor(1) if background else None
-        self._last: Future[None] | None = None  # the task submitted last
-
-    def copy(self, state: Any) -> Any:
-        """Copy the tensors of a state if a background task will write it."""
-        return tree_map(_copied, state) if self.background else state
-
-    def do(self, task: Callable[..., object], *arguments: Any) -> None:
-        """Run the task; raises the error of an earlier background task."""
-        if self._thread is None:
-            task(*arguments)
-            return
-        if self._last is not None and self._last.done():
-            self._last.result()
-        self._last = self._thread.submit(_after, self._last, task, *arguments)
-
-    def wait(self) -> None:
-        """Wait until all tasks are finished."""
-        last, self._last = self._last, None
-        if last is not None:
-            last.result()
-
-    def __enter__(self) -> Writer:
-        return self
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if self._thread is not None:
-            self._thread.shutdown(wait=True)  # finish submitted tasks, whatever ended the run
-        if error is None:
-            self.wait()
 
 
 def _after(earlier: Future[None] | None, task: Callable[..., object], *arguments: Any) -> None:

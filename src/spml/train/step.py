@@ -1,7 +1,5 @@
 """One optimisation step: augment a batch, compute the method's loss, and update the parameters."""
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from collections.abc import Callable, Iterable

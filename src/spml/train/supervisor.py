@@ -1,7 +1,5 @@
 """Supervise the processes of a run: all end together, and only one reports an error."""
 
-from __future__ import annotations
-
 import atexit
 import os
 import signal
@@ -11,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import torch.distributed as dist
 
@@ -137,7 +135,7 @@ class Supervisor:
         self.processes, self.workers, self.abandon = processes, workers, abandon
         self._over = threading.Event()
 
-    def __enter__(self) -> Supervisor:
+    def __enter__(self) -> Self:
         _in_background(_watch, self.workers, self._over, GRACE, self.abandon)
         return self
 

@@ -1,7 +1,5 @@
 """Beta distributions over labels: samples keyed by item, divergence from uniform."""
 
-from __future__ import annotations
-
 import math
 
 import torch

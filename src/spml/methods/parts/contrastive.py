@@ -1,7 +1,5 @@
 """Contrastive loss that pulls label embeddings of a class together and classes apart."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn

@@ -1,7 +1,5 @@
 """Random numbers that change with the epoch."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

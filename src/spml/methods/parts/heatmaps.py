@@ -1,7 +1,5 @@
 """Heat maps of whole pictures, updated from the part that each visit shows."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn

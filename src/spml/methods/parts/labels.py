@@ -1,7 +1,5 @@
 """Labels of a whole training split, read in parts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Scores of the whole training split, collected after an epoch."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Estimate the frequency of each class from scores and the known labels."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
