@@ -15,15 +15,13 @@ from spml.runs import names
 from spml.runs.folder import RunFolder
 from spml.runs.run import Run
 from spml.runs.settings import Settings
-from spml.train import fitting
 from spml.train.device import uses_cuda
 from spml.train.display import Display
-from spml.train.loggers import RunLogger
 from spml.train.portfolio import Candidate
 from spml.train.race import Race, folder_of
 
 
-def fit_auto(
+def decide(
     experiment: Experiment,
     settings: Settings,
     out: Path,
@@ -33,11 +31,10 @@ def fit_auto(
     quiet: bool,
     extra_config: Mapping[str, Any],
     cache: Cache | None,
-    logger: RunLogger | None,
 ) -> dict[str, Any]:
-    """Choose a method by a race and train it into `out`; the arguments are those of `fit`."""
-    settings = replace(settings, selection=_observed(settings))
-    _check_processes(settings)
+    """Choose a method by a race in `out`; return the arguments of `fit` that train the winner."""
+    _check(settings)
+    settings = replace(settings, selection="observed")
     # another process of a run that shares every batch starts when the race is over
     decided = None if overwrite and started_first() else _decided(out)
     if decided is None:
@@ -50,29 +47,21 @@ def fit_auto(
     settings = replace(settings, method=winner.method)
     if Run(folder_of(out, winner.name)).finished:  # one process tests the trained winner
         settings = replace(settings, devices=1)
-    return fitting.fit(
-        experiment,
-        settings,
-        out,
-        options=winner.options,
-        resume=resume,
-        quiet=quiet,
-        extra_config={**extra_config, names.RACE_ENTRY: entry},
-        cache=cache,
-        logger=logger,
-    )
+    return {
+        "settings": settings,
+        "options": winner.options,
+        "resume": resume,
+        "extra_config": {**extra_config, names.RACE_ENTRY: entry},
+    }
 
 
-def _observed(settings: Settings) -> Any:
+def _check(settings: Settings) -> None:
+    """Raise UserError for settings that a race cannot have."""
     if settings.selection == "complete":
         raise UserError(
             "--method auto chooses by observed labels alone; leave --selection out, "
             "or name a method"
         )
-    return "observed"
-
-
-def _check_processes(settings: Settings) -> None:
     gpus = torch.cuda.device_count()
     if uses_cuda(settings.accelerator) and settings.devices > max(gpus, 1):
         raise UserError(f"--devices {settings.devices}, but this machine has {gpus} GPUs")

@@ -77,14 +77,14 @@ def fit(
     """
     resolved = resolve(settings, experiment)
     if resolved.method == AUTO:
-        from spml.train.auto import fit_auto
+        from spml.train.auto import decide
 
         if options:
             raise UserError(
                 f"option {next(iter(options))!r}: method 'auto' sets the options of its "
                 "candidates; name a method that has it"
             )
-        return fit_auto(
+        winner = decide(
             experiment,
             settings,
             Path(out),
@@ -93,8 +93,8 @@ def fit(
             quiet=quiet,
             extra_config=extra_config or {},
             cache=cache,
-            logger=logger,
         )
+        return fit(experiment, out=out, quiet=quiet, cache=cache, logger=logger, **winner)
     job, notes = build(experiment, resolved, options or {})
     job = replace(job, validated_from=validated_from, tested=tested)
     extra = {**(extra_config or {})}

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -21,7 +20,7 @@ from spml.errors import UserError
 from spml.keyed import key
 from spml.model import Classifier, load_model, save_model
 from spml.model.graphs import FastForward
-from spml.model.scoring import score_batches, validation_map
+from spml.model.scoring import Logits, score_batches, validation_map
 from spml.model.store import check_model
 from spml.runs import record
 from spml.runs.folder import RunFolder
@@ -232,8 +231,7 @@ class Training:
         logits, figure = None, None
         scored = epoch >= self.job.validated_from
         if scored and len(self.val):
-            with self._averaged():
-                logits = _joined(self._scored(self.val, "validation", epoch))
+            logits = self.score_validation(epoch)
             figure = validation_map(logits, self.val_truth, selection)
         line = {"epoch": epoch, **line, "val_map": figure}
         progress.history.append(line)
@@ -283,7 +281,7 @@ class Training:
                 self.best_weights = load_model(run.best)[0].state_dict()
             self.classifier.load_state_dict(self.best_weights)
             feed = Feed(test, self.settings.size, cache=self.cache)
-            logits = _joined(self._scored(feed, "test"))
+            logits = self.score(feed, "test")
             tested = record.test_figures(logits, test)
             if self.processes.first:
                 run.write_scores("test", logits)
@@ -303,6 +301,15 @@ class Training:
         for text in result_lines(result, run.path, last_best):
             self.display.line(text)
         return result
+
+    def score_validation(self, epoch: int = 0) -> Logits:
+        """Score the validation rows with the averaged weights, or the current ones without them."""
+        with self._averaged():
+            return self.score(self.val, "validation", epoch)
+
+    def score(self, feed: Feed, what: str, epoch: int = 0) -> Logits:
+        """Return the logits of all items with the current weights."""
+        return torch.cat([logits for logits, _ in self._scored(feed, what, epoch)]).cpu().numpy()
 
     def _scored(self, feed: Feed, what: str, epoch: int = 0) -> Iterator[tuple[Tensor, Rows]]:
         """Yield logits and rows of all items in order."""
@@ -340,7 +347,3 @@ def _batch_loss(
     observed = torch.from_numpy(labels.rows(rows)).to(x.device, non_blocking=True)
     loss = step.loss(x, observed, index, rows, epoch)
     return loss, step.logits
-
-
-def _joined(scored: Iterator[tuple[Tensor, Rows]]) -> npt.NDArray[np.float32]:
-    return torch.cat([logits for logits, _ in scored]).cpu().numpy()

@@ -69,9 +69,9 @@ class Race:
         self.experiment, self.folder, self.display = experiment, folder, display
         self.extra_config, self.cache = extra_config, cache
         self.entries = {one.name: Entry(one) for one in portfolio(POSITIVES)}
-        first = next(iter(self.entries.values())).candidate
+        self.first = next(iter(self.entries.values())).candidate
         self.devices = settings.devices
-        self.settings = replace(settings, method=first.method, devices=1, nodes=1)
+        self.settings = replace(settings, method=self.first.method, devices=1, nodes=1)
         self.resolved = resolve(self.settings, experiment)
         self.observed = experiment.validation_labels("observed")
         self.evidence = int((self.observed == 1).sum())  # observed positives that decide
@@ -80,13 +80,16 @@ class Race:
 
     def run(self, *, resume: bool, overwrite: bool) -> tuple[Candidate, dict[str, Any]]:
         """Run the race; return the winner and the race's entry of config.json."""
-        first = next(iter(self.entries.values())).candidate
-        config = {**self._config(first), "method": AUTO, "options": {}, "side_information": {}}
+        config = {**self._config(self.first), "method": AUTO, "options": {}, "side_information": {}}
         if not self.folder.check(config, resume=resume, overwrite=overwrite):
-            fitting.build(self.experiment, self.resolved, first.options)  # refuses before writing
+            # refuses before anything is written
+            fitting.build(self.experiment, self.resolved, self.first.options)
             self.folder.begin(config)
         try:
-            with self._pictures(), self._trainer():
+            with (
+                self._pictures(),
+                trainer(self.experiment, self.devices, self.cache, self.extra_config) as self.train,
+            ):
                 winner, reason = self._winner()
         except KeyboardInterrupt:
             raise Interruption from None
@@ -111,11 +114,14 @@ class Race:
         self._train(chosen)
         if len(chosen) < finalists:
             if chosen:
-                self._set_positives(chosen)
+                _, self.positives = self._ranked(chosen, TO_THE_END)
+                for one in portfolio(self.positives):
+                    self.entries[one.name].candidate = one
             chosen += self._screen(names_in_order[len(chosen) :], finalists - len(chosen))
         if len(chosen) == 1:
             return chosen[0], "the best of the short schedules"
-        return self._compare(chosen)
+        ranked, self.positives = self._ranked(chosen, TO_THE_END)
+        return self._best({name: [one] for name, one in ranked.items()}, "at the end")
 
     def _screen(self, rivals: list[str], places: int) -> list[str]:
         """Train the rivals on a short schedule, and the best of them to the end; return these.
@@ -158,11 +164,6 @@ class Race:
                 parts[name].append(one)
         self.positives = float(np.mean(means))
         return self._best(parts, f"in {FOLDS} folds")
-
-    def _compare(self, finalists: list[str]) -> tuple[str, str]:
-        """Compare the candidates that were trained to the end."""
-        ranked, self.positives = self._ranked(finalists, TO_THE_END)
-        return self._best({name: [one] for name, one in ranked.items()}, "at the end")
 
     def _best(self, parts: dict[str, list[Precisions]], where: str) -> tuple[str, str]:
         """Return the best candidate over the parts of the rows that were scored, and its lead."""
@@ -223,12 +224,6 @@ class Race:
         ranked = {name: precisions(one, observed, counts) for name, one in logits.items()}
         return ranked, float(counts.mean())
 
-    def _set_positives(self, candidates: list[str]) -> None:
-        """Give the portfolio the mean number of positives that the candidates estimate."""
-        _, self.positives = self._ranked(candidates, TO_THE_END)
-        for one in portfolio(self.positives):
-            self.entries[one.name].candidate = one
-
     def _scores(self, name: str, ending: str) -> Logits:
         """Return a candidate's logits of the rows held out, from its chosen epoch."""
         run = Run(folder_of(self.folder.path, name, ending))
@@ -287,13 +282,6 @@ class Race:
             "candidates": [entry.as_record() for entry in self.entries.values()],
         }
         self.folder.write_race(content)
-
-    @contextmanager
-    def _trainer(self) -> Iterator[None]:
-        """Start a process for each device, if there are several."""
-        parts = self.experiment, self.devices, self.cache, self.extra_config
-        with trainer(*parts) as self.train:
-            yield
 
     @contextmanager
     def _pictures(self) -> Iterator[None]:

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
-import torch
-
 from spml.errors import UserError
-from spml.model.scoring import score_batches
+from spml.model.scoring import Logits
 from spml.model.store import check_model, load_model
 from spml.runs.run import Run, scores_name
 
@@ -49,23 +43,17 @@ def repair(training: Training, last: int) -> None:
             training.display.line(f"{run.path / name} was missing or damaged, and is written again")
     for epoch, problem in unusable.items():
         training.display.line(f"{problem}, and is written again")
-        logits = _score(training, None if epoch == latest else run.best)
+        logits = training.score_validation() if epoch == latest else _best_scores(training)
         if training.processes.first:
             run.write_scores(scores_name("val", epoch), logits)
 
 
-def _score(training: Training, folder: Path | None) -> npt.NDArray[np.float32]:
-    """Score the validation rows with the current weights, or with a stored model."""
-    classifier, processes = training.classifier, training.processes
+def _best_scores(training: Training) -> Logits:
+    """Score the validation rows with the stored model."""
+    classifier = training.classifier
     own = {name: value.clone() for name, value in classifier.state_dict().items()}
-    average = nullcontext() if training.average is None else training.average.applied()
-    with average:
-        if folder is not None:
-            classifier.load_state_dict(load_model(folder)[0].state_dict())
-        batch = training.settings.eval_batch_size * processes.count
-        device = training.fabric.device
-        scored = score_batches(training.model, training.val, batch, device, processes)
-        logits = torch.cat([part for part, _ in scored]).cpu().numpy()
+    classifier.load_state_dict(load_model(training.run_folder.best)[0].state_dict())
+    logits = training.score(training.val, "validation")
     classifier.load_state_dict(own)
     return logits
 
