@@ -113,6 +113,13 @@ def run(finished, tmp_path):
 
 
 @pytest.fixture
+def stopped(run):
+    """The copy without its result, which can be resumed."""
+    (run / "result.json").unlink()
+    return run
+
+
+@pytest.fixture
 def here(tmp_path, monkeypatch):
     """The test's own folder, as the current one."""
     monkeypatch.chdir(tmp_path)

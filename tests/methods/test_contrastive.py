@@ -120,7 +120,7 @@ def test_entries_beyond_the_limit_are_thinned_out_evenly(limit):
     embeddings, positive = drawn(20, share=0.6)
     places = positive.flatten().nonzero().flatten()
     assert len(places) > limit
-    chosen = contrastive._spread(positive.flatten(), limit)
+    chosen = contrastive.spread(positive.flatten(), limit)
     assert len(chosen) == limit and positive.flatten()[chosen].all()
     rank = torch.searchsorted(places, chosen)
     gaps = torch.cat([rank, torch.tensor([len(places) + rank[0]])]).diff()

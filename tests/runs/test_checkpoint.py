@@ -108,13 +108,6 @@ def test_a_file_without_training_state_is_refused(checkpoint, value):
         read_checkpoint(checkpoint)
 
 
-@pytest.fixture
-def stopped(run):
-    """A copy of the finished run without its result, which can be resumed."""
-    (run / "result.json").unlink()
-    return run
-
-
 def test_the_checkpoint_of_a_run_on_other_data_is_refused(scenes, train, stopped, tmp_path):
     labels = scenes.observed.labels.copy()
     labels[[0, 1]] = labels[[1, 0]]

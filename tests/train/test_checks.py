@@ -41,10 +41,8 @@ def test_large_memory_is_reported_and_refused_if_it_is_not_free(monkeypatch):
     for free in (None, 2**40):
         monkeypatch.setattr(checks, "free_memory", lambda device, free=free: free)
         assert memory_note("ll_cp", 2**20 - 1, 2**10, {}) is None
-        assert (
-            memory_note("ll_cp", 2**20, 2**10, {})
-            == "ll_cp keeps 1.1 GB for 1,048,576 items of 1,024 classes"
-        )
+        note = "ll_cp keeps 1.1 GB for 1,048,576 items of 1,024 classes"
+        assert memory_note("ll_cp", 2**20, 2**10, {}) == note
         assert "9.7 GB" in memory_note("em_apl", 2**20, 2**10, {"beta": 0.1})
     size = losses.memory("ll_cp", 100, 10)
     monkeypatch.setattr(checks, "free_memory", lambda device: size / checks.MEMORY_SHARE)

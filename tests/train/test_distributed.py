@@ -90,11 +90,9 @@ def test_an_item_is_augmented_alike_in_every_process(count, crop):
     x = noise(len(rows), 3, 8, 8)
 
     def seen(rank, count):
-        processes = Processes(rank, count)
-        step = Step(
-            lambda x: x, losses.create("an"), resolved(flip=True, crop=crop, epochs=2), processes
-        )
-        return step._seen(processes.share_of(x), rows, epoch=2)
+        processes, settings = Processes(rank, count), resolved(flip=True, crop=crop, epochs=2)
+        step = Step(lambda x: x, losses.create("an"), settings, processes)
+        return step.augmented(processes.share_of(x), rows, epoch=2)
 
     alone, joined = seen(0, 1), torch.cat([seen(rank, count) for rank in range(count)])
     assert torch.equal(joined[: len(rows)], alone) and not torch.equal(alone, x)
@@ -112,11 +110,10 @@ def test_batch_norm_can_be_synchronised(backbone):
     model = Classifier.build(backbone, 3, "none")
     norms = [name for name, part in model.named_modules() if isinstance(part, torch.nn.BatchNorm2d)]
     state = model.state_dict()
-    parts = dict(synchronised(model).named_modules())
+    model = synchronised(model)
+    parts = dict(model.named_modules())
     assert norms and all(isinstance(parts[name], torch.nn.SyncBatchNorm) for name in norms)
-    assert all(
-        torch.equal(state[name], value) for name, value in synchronised(model).state_dict().items()
-    )
+    assert all(torch.equal(state[name], value) for name, value in model.state_dict().items())
 
 
 @pytest.mark.parametrize("way", ["graphs", "compile"])

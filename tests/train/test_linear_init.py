@@ -27,17 +27,17 @@ EVERYTHING = ("config.json", "report.html", "last.ckpt", "result.json")
 
 
 @pytest.fixture(scope="module")
-def init(quick):
+def quick(quick):
     return replace(quick, epochs=2, linear_init=3)
 
 
 @pytest.fixture
-def after_stage(init, scenes, tmp_path):
+def after_stage(train, tmp_path):
     """A function that returns the checkpoint written before the first epoch."""
 
-    def run(options=None, **settings):
+    def run(**settings):
         with failing(1):
-            fit(scenes, replace(init, **settings), tmp_path / "run", options=options, quiet=True)
+            train(**settings)
         return checkpoint(tmp_path / "run")
 
     return run
@@ -50,9 +50,9 @@ def built(monkeypatch):
     return models
 
 
-def test_only_the_head_changes(after_stage, scenes, init):
-    torch.manual_seed(key(init.seed, 0))
-    before = make_model(scenes, resolve(init, scenes)).state_dict()
+def test_only_the_head_changes(after_stage, scenes, quick):
+    torch.manual_seed(key(quick.seed, 0))
+    before = make_model(scenes, resolve(quick, scenes)).state_dict()
     after = after_stage()["model"]
     changed = {name for name in before if not torch.equal(before[name], after[name])}
     assert changed == {"head.weight", "head.bias"}
@@ -60,11 +60,11 @@ def test_only_the_head_changes(after_stage, scenes, init):
     assert any("running_mean" in name for name in before)
 
 
-def test_it_trains_a_linear_model_on_the_features_of_the_backbone(after_stage, scenes, init):
+def test_it_trains_a_linear_model_on_the_features_of_the_backbone(after_stage, scenes, quick):
     one_step = {"linear_lr": 0.01, "linear_batch_size": 10**6, "optimizer": "sgd"}
     state = after_stage(method="an", linear_init=1, **one_step)["model"]
-    torch.manual_seed(key(init.seed, 0))
-    model = make_model(scenes, resolve(init, scenes)).eval()
+    torch.manual_seed(key(quick.seed, 0))
+    model = make_model(scenes, resolve(quick, scenes)).eval()
     train = scenes.observed.take(scenes.train_rows)
     with torch.no_grad():
         features = model.features(torch.from_numpy(train.x)).mean(dim=(2, 3))
@@ -75,7 +75,7 @@ def test_it_trains_a_linear_model_on_the_features_of_the_backbone(after_stage, s
 
 
 def test_history_records_it_and_epoch_0_starts_from_its_best(
-    after_stage, scenes, init, tmp_path, monkeypatch
+    after_stage, train, tmp_path, monkeypatch
 ):
     figures, heads, models = iter([40.0, 60.0, 50.0]), [], built(monkeypatch)
 
@@ -87,17 +87,15 @@ def test_history_records_it_and_epoch_0_starts_from_its_best(
     state = after_stage()
     assert torch.equal(state["model"]["head.weight"], heads[1])
     assert not torch.equal(heads[1], heads[2])
-    assert state["epoch"] == 0 and state["history"][0]["linear_init"] == {
-        "epoch": 2,
-        "val_map": 60.0,
-    }
-    fit(scenes, init, tmp_path / "run", resume=True, quiet=True)
+    assert state["epoch"] == 0
+    assert state["history"][0]["linear_init"] == {"epoch": 2, "val_map": 60.0}
+    train(resume=True)
     lines = history(tmp_path / "run")
     assert [line["epoch"] for line in lines] == [0, 1, 2] and "linear_init" not in lines[1]
 
 
-def test_its_figure_is_the_figure_of_epoch_0(scenes, init, tmp_path):
-    fit(scenes, init, tmp_path / "run", quiet=True)
+def test_its_figure_is_the_figure_of_epoch_0(train, tmp_path):
+    train()
     line = history(tmp_path / "run")[0]
     assert line["linear_init"]["val_map"] == pytest.approx(line["val_map"])
 
@@ -132,12 +130,9 @@ class Watching(losses.Method):
 CALLS = []
 
 
-def test_the_method_passes_through_both_stages(scenes, init, tmp_path):
+def test_the_method_passes_through_both_stages(train):
     CALLS.clear()
-    settings = replace(
-        init, method="tests.train.test_linear_init:Watching", linear_init=2, epochs=1
-    )
-    fit(scenes, settings, tmp_path / "run", quiet=True)
+    train(method="tests.train.test_linear_init:Watching", linear_init=2, epochs=1)
     stage = [("begin", 1, 2), ("end", 1, 2, [1]), ("begin", 2, 2), ("end", 2, 2, [2])]
     assert CALLS[:5] == [*stage, ("carry",)] and CALLS[5] == ("begin", 1, 1)
 
@@ -150,22 +145,21 @@ def test_roles_labels_are_carried_over_within_bounds(after_stage):
 
 @pytest.mark.parametrize("method", ["gr", "role", "ll_cp", "em_apl", "boostlu"])
 @pytest.mark.parametrize(("where", "call"), MOMENTS)
-def test_an_interrupted_run_resumes_to_the_same_bytes(scenes, init, tmp_path, method, where, call):
-    settings, options = replace(init, method=method), OPTIONS.get(method)
-    fit(scenes, settings, tmp_path / "whole", options=options, quiet=True)
+def test_an_interrupted_run_resumes_to_the_same_bytes(train, tmp_path, method, where, call):
+    own = {"method": method, "options": OPTIONS.get(method)}
+    train("whole", **own)
     with failing(call, where=where):
-        fit(scenes, settings, tmp_path / "cut", options=options, quiet=True)
+        train("cut", **own)
     assert (tmp_path / "cut" / "last.ckpt").exists() == ("loop" in where)
-    fit(scenes, settings, tmp_path / "cut", options=options, resume=True, quiet=True)
+    train("cut", resume=True, **own)
     same(tmp_path / "cut", tmp_path / "whole")
     cut, whole = checkpoint(tmp_path / "cut")["method"], checkpoint(tmp_path / "whole")["method"]
     assert all(torch.equal(cut[name], whole[name]) for name in whole)
 
 
-def test_with_observed_selection_unobserved_labels_change_nothing(scenes, init, tmp_path):
-    settings = replace(init, selection="observed")
-    for name, experiment in {"true": scenes, "noise": noisy(scenes, 7)}.items():
-        fit(experiment, settings, tmp_path / name, quiet=True)
+def test_with_observed_selection_unobserved_labels_change_nothing(train, scenes, tmp_path):
+    for name, data in {"true": scenes, "noise": noisy(scenes, 7)}.items():
+        train(name, data, selection="observed")
     assert contents(tmp_path / "true", EVERYTHING) == contents(tmp_path / "noise", EVERYTHING)
     assert outcome(tmp_path / "true") == outcome(tmp_path / "noise")
 
@@ -198,7 +192,7 @@ def test_the_head_is_in_training_mode_while_it_is_trained(after_stage, monkeypat
         return model
 
     monkeypatch.setattr(Classifier, "build", watched)
-    after_stage({"warmup": 1}, method="mime", lr=1e-3, head_lr=1, linear_init=2)
+    after_stage(options={"warmup": 1}, method="mime", lr=1e-3, head_lr=1, linear_init=2)
     assert modes == {(True, False, True), (False, False, False)}
 
 
@@ -208,22 +202,21 @@ def stage(model, method, settings):
     return LinearInit(model, method, settings, fabric, None, None)
 
 
-def test_the_parameters_of_a_method_learn_head_lr_times_as_fast(scenes, init):
-    settings = resolve(replace(init, linear_lr=0.02, head_lr=7.0), scenes)
+def test_the_parameters_of_a_method_learn_head_lr_times_as_fast(scenes, quick):
+    settings = resolve(replace(quick, linear_lr=0.02, head_lr=7.0), scenes)
     model = Classifier.build("tiny", 3)
     data = {"items": 5, "classes": 3, "observed": torch.zeros(5, 3)}
-    (only,) = stage(model, losses.create("role", **data), settings)._optimizers()
+    (only,) = stage(model, losses.create("role", **data), settings).optimizers()
     assert [group["lr"] for group in only.param_groups] == [0.02, pytest.approx(0.14)]
     assert [p.shape for p in only.param_groups[0]["params"]] == [(3, 64), (3,)]
-    both = stage(model, losses.create("gr_learnable", **data), settings)._optimizers()
+    both = stage(model, losses.create("gr_learnable", **data), settings).optimizers()
     assert len(both) == 2 and isinstance(both[1], torch.optim.SGD)
 
 
-def test_a_stop_request_is_noticed_even_if_every_batch_is_skipped(scenes, init, tmp_path):
+def test_a_stop_request_is_noticed_even_if_every_batch_is_skipped(train, tmp_path):
     CALLS.clear()
-    settings = replace(init, method="tests.train.test_linear_init:never_finite", on_nan="skip")
     with pytest.raises(KeyboardInterrupt):
-        fit(scenes, settings, tmp_path / "run", quiet=True)
+        train(method="tests.train.test_linear_init:never_finite", on_nan="skip")
     assert CALLS == ["stop"] and not (tmp_path / "run").exists()
 
 
@@ -236,9 +229,9 @@ def never_finite(logits, observed):
 never_finite.needs = frozenset({"index"})  # not called by check_method
 
 
-def test_without_validation_rows_the_last_epoch_is_the_best(scenes, init, tmp_path, capsys):
+def test_without_validation_rows_the_last_epoch_is_the_best(scenes, quick, tmp_path, capsys):
     unseen = replace(scenes, val_rows=scenes.val_rows[:0])
-    result = fit(unseen, init, tmp_path / "run")
+    result = fit(unseen, quick, tmp_path / "run")
     first = history(tmp_path / "run")[0]
     assert first == {"epoch": 0, "linear_init": {"epoch": 3, "val_map": None}, "val_map": None}
     assert result["best_epoch"] == 2 and "linear init: epoch 3 of 3\n" in capsys.readouterr().out
@@ -252,25 +245,22 @@ def noting(logits, observed):
     return (logits - observed).square().mean()
 
 
-def test_a_custom_loss_gets_float32_logits_as_in_later_epochs(scenes, init, tmp_path):
+def test_a_custom_loss_gets_float32_logits_as_in_later_epochs(train):
     SEEN.clear()
-    settings = replace(
-        init, method="tests.train.test_linear_init:noting", precision="bf16-mixed", epochs=1
-    )
-    fit(scenes, settings, tmp_path / "run", quiet=True)
+    train(method="tests.train.test_linear_init:noting", precision="bf16-mixed", epochs=1)
     assert set(SEEN) == {torch.float32}
 
 
-def test_defaults_follow_the_head(scenes, init):
-    settings = resolve(init, scenes)
+def test_defaults_follow_the_head(scenes, quick):
+    settings = resolve(quick, scenes)
     assert (settings.linear_lr, settings.linear_batch_size) == (pytest.approx(3e-2), 32)
-    explicit = resolve(replace(init, linear_lr=0.5, linear_batch_size=4), scenes)
+    explicit = resolve(replace(quick, linear_lr=0.5, linear_batch_size=4), scenes)
     assert (explicit.linear_lr, explicit.linear_batch_size) == (0.5, 4)
-    assert resolve(replace(init, linear_init=0), scenes).as_config()["linear_lr"] is None
+    assert resolve(replace(quick, linear_init=0), scenes).as_config()["linear_lr"] is None
 
 
 def test_impossible_requests_are_refused_before_anything_is_written(
-    train, init, features_file, tmp_path, monkeypatch
+    train, features_file, tmp_path, monkeypatch
 ):
     own = "tests.train.test_linear_init:two_views"
     for message, data, settings in (
@@ -287,9 +277,8 @@ def test_impossible_requests_are_refused_before_anything_is_written(
     assert not (tmp_path / "run").exists()
 
 
-def test_the_size_is_printed_first(scenes, init, tmp_path, capsys):
-    fit(scenes, replace(init, linear_init=1, epochs=1, head="boostlu"), tmp_path / "run")
+def test_the_size_is_printed_first(scenes, quick, tmp_path, capsys):
+    fit(scenes, replace(quick, linear_init=1, epochs=1, head="boostlu"), tmp_path / "run")
     lines = capsys.readouterr().out.splitlines()
-    assert "features of 36 x 64 for each item take" in lines[1] and lines[2].startswith(
-        "linear init: epoch 1 of 1"
-    )
+    assert "features of 36 x 64 for each item take" in lines[1]
+    assert lines[2].startswith("linear init: epoch 1 of 1")

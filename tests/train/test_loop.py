@@ -1,5 +1,4 @@
 import re
-import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -21,16 +20,12 @@ RESULT_KEYS = {
 
 def test_the_run_folder_follows_the_contract(finished, scenes):
     result = read_json(finished / "result.json")
-    assert set(result) >= RESULT_KEYS and (result["device"], result["precision"]) == (
-        "cpu",
-        "32-true",
-    )
+    assert set(result) >= RESULT_KEYS
+    assert (result["device"], result["precision"]) == ("cpu", "32-true")
     lines = history(finished)
     assert [line["epoch"] for line in lines] == [0, 1, 2, 3]
-    assert sorted(p.name for p in (finished / "scores").iterdir()) == [
-        "test.npz",
-        *(f"val-0{i}.npz" for i in range(4)),
-    ]
+    scores = sorted(path.name for path in (finished / "scores").iterdir())
+    assert scores == ["test.npz", *(f"val-0{i}.npz" for i in range(4))]
     with np.load(finished / "observed.npz") as file:
         assert (file["observed"] == scenes.observed.labels).all()
         assert len(file["train_rows"]) == 128 and len(file["val_rows"]) == 48
@@ -82,14 +77,6 @@ def test_interruption_before_the_first_epoch_leaves_no_files(train, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-@pytest.fixture
-def stopped(finished, tmp_path):
-    """A copy of the finished run without its result, which can be resumed."""
-    shutil.copytree(finished, tmp_path / "run")
-    (tmp_path / "run/result.json").unlink()
-    return tmp_path / "run"
-
-
 @pytest.mark.parametrize("way,left", [("resume", True), ("overwrite", False)])
 def test_a_run_interrupted_before_it_resumes_is_unchanged(train, stopped, way, left):
     """As while pictures are decoded; a run to be replaced does not belong to the command."""
@@ -114,12 +101,10 @@ def test_the_first_line_describes_the_run_whenever_training_starts(
 
 
 def test_the_log_mentions_that_the_last_epoch_is_the_best(scenes, quick, tmp_path, capsys):
-    hints = []
+    hints, hint = [], "the last epoch is the best: more --epochs or a higher --lr"
     for epochs in (1, 2, 3, 4):
         result = fit(scenes, replace(quick, epochs=epochs), tmp_path / str(epochs))
-        hints.append(
-            "the last epoch is the best: more --epochs or a higher --lr" in capsys.readouterr().out
-        )
+        hints.append(hint in capsys.readouterr().out)
         assert hints[-1] == (result["best_epoch"] == epochs > 1)
     assert any(hints) and not all(hints)
 
@@ -128,9 +113,8 @@ def noisy(experiment, seed):
     """Replace every unobserved label of the train list by a random one."""
     observed = experiment.observed.labels
     coins = np.random.default_rng(seed).choice([-1, 1], observed.shape).astype(np.int8)
-    return replace(
-        experiment, complete=experiment.complete.with_labels(np.where(observed == 1, 1, coins))
-    )
+    complete = experiment.complete.with_labels(np.where(observed == 1, 1, coins))
+    return replace(experiment, complete=complete)
 
 
 @pytest.mark.parametrize("method", ["gr", "ll_r"])
@@ -215,10 +199,8 @@ def test_a_figure_over_partly_known_test_labels_states_their_share(tmp_path, cap
     assert f"over the {known:.1%} of test labels that are known" in capsys.readouterr().out
     assert f"over the {known:.1%} of test labels" in (tmp_path / "run/best/README.md").read_text()
     assert spml(f"eval {tmp_path}/run --split test") == 0
-    assert (
-        f"{known:.1%} of the labels are known: the figures use only these"
-        in capsys.readouterr().err
-    )
+    warning = f"{known:.1%} of the labels are known: the figures use only these"
+    assert warning in capsys.readouterr().err
     assert read_json(tmp_path / "run/eval-test.json")["known"] == result["test_known"]
 
 

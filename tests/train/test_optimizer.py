@@ -59,9 +59,8 @@ def test_a_cycle_rises_over_a_fifth_and_falls_to_zero():
     expected = {0.0: 1 / 25, 0.1: (1 / 25 + 1) / 2, 0.2: 1, 0.6: 0.5, 1.0: 0}
     assert {done: one_cycle(done) for done in expected} == pytest.approx(expected, abs=1e-12)
     steps = [one_cycle(i / 1000) for i in range(1001)]
-    assert all(a < b for a, b in pairwise(steps[:201])) and all(
-        a > b for a, b in pairwise(steps[200:])
-    )
+    assert all(a < b for a, b in pairwise(steps[:201]))
+    assert all(a > b for a, b in pairwise(steps[200:]))
 
 
 def test_rates_are_multiples_of_the_initial_ones():

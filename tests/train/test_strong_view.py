@@ -47,7 +47,7 @@ def test_operations_equal_randaugment_at_magnitude_9(pictures, sign):
     for number, (name, (magnitudes, signed)) in enumerate(reference._AUGMENTATION_SPACE.items()):
         table = magnitudes(31, 40, 40)
         magnitude = 0.0 if table is None else float(table[9])
-        view = strong._operation(pictures[0], chosen(number, sign))
+        view = strong.operation(pictures[0], chosen(number, sign))
         distances = []
         for way in (1, -1) if signed else (1,):
             expected = reference._apply_image_or_video_transform(
@@ -59,7 +59,7 @@ def test_operations_equal_randaugment_at_magnitude_9(pictures, sign):
             )
             distances.append((view.int() - expected.int()).abs().max().item())
         assert min(distances) <= 1, name
-        other = strong._operation(pictures[0], chosen(number, -sign))
+        other = strong.operation(pictures[0], chosen(number, -sign))
         assert torch.equal(other, view) != signed, name
 
 
@@ -67,17 +67,16 @@ def test_a_translation_is_relative_to_each_side():
     picture = torch.zeros(3, 20, 100, dtype=torch.uint8)
     picture[:, 10, 50] = 255
     across, down = (
-        strong._operation(picture, chosen(number, 1.0))[0].nonzero().tolist() for number in (3, 4)
+        strong.operation(picture, chosen(number, 1.0))[0].nonzero().tolist() for number in (3, 4)
     )
-    assert across == [[10, 50 + round(0.3 * 150 / 331 * 100)]] and down == [
-        [10 + round(0.3 * 150 / 331 * 20), 50]
-    ]
+    assert across == [[10, 50 + round(0.3 * 150 / 331 * 100)]]
+    assert down == [[10 + round(0.3 * 150 / 331 * 20), 50]]
 
 
 def test_half_of_the_side_is_cut_out_around_any_point(pictures):
     shares = []
     for seed in range(300):
-        view = strong._cut_out(pictures[2], np.random.default_rng(seed))
+        view = strong.cut_out(pictures[2], np.random.default_rng(seed))
         changed = (view != pictures[2]).any(dim=0)
         rows, columns = changed.any(dim=1).nonzero(), changed.any(dim=0).nonzero()
         height, width = (int(lines.max() - lines.min()) + 1 for lines in (rows, columns))
@@ -94,7 +93,7 @@ def test_colours_are_jittered_within_bounds_and_in_any_order(pictures, monkeypat
             tv, f"adjust_{name}", lambda x, amount, name=name: calls.append((name, amount)) or x
         )
     for seed in range(200):
-        strong._jittered(pictures[0], np.random.default_rng(seed))
+        strong.jittered(pictures[0], np.random.default_rng(seed))
     for name, middle, bound in (
         ("brightness", 1, 0.4),
         ("contrast", 1, 0.4),
@@ -127,7 +126,7 @@ def test_transforms_have_their_frequency_and_order(pictures, monkeypatch):
     runs = []
     for seed in range(1000):
         random = Noting(seed)
-        strong._one(pictures[0], random)
+        strong.transformed(pictures[0], random)
         runs.append(tuple(random.draws))
     square, operation, jitter = (
         ("integers",) * 2,

@@ -64,24 +64,25 @@ def strong_view(pictures: Tensor, rows: Rows, seed: int, epoch: int) -> Tensor:
     magnitude 9 of 30 and the square is grey; the publication does not state its choices.
     """
     views = [
-        _one(x, np.random.default_rng((seed, epoch, int(row), SALT)))
+        transformed(x, np.random.default_rng((seed, epoch, int(row), SALT)))
         for x, row in zip(pictures, rows, strict=True)
     ]
     return torch.stack(views)
 
 
-def _one(picture: Tensor, random: np.random.Generator) -> Tensor:
-    picture = _cut_out(picture, random)
+def transformed(picture: Tensor, random: np.random.Generator) -> Tensor:
+    """Return the strong view of one picture."""
+    picture = cut_out(picture, random)
     for _ in range(OPERATIONS):
-        picture = _operation(picture, random)
+        picture = operation(picture, random)
     if random.random() < 0.8:
-        picture = _jittered(picture, random)
+        picture = jittered(picture, random)
     if random.random() < 0.2:
         picture = tv.rgb_to_grayscale(picture, num_output_channels=3)
     return picture
 
 
-def _jittered(picture: Tensor, random: np.random.Generator) -> Tensor:
+def jittered(picture: Tensor, random: np.random.Generator) -> Tensor:
     """Change brightness, contrast, saturation and hue, in random order."""
     brightness, contrast, saturation, hue = random.uniform(-1, 1, 4) * JITTER
     steps: list[Callable[[Tensor], Tensor]] = [
@@ -95,7 +96,7 @@ def _jittered(picture: Tensor, random: np.random.Generator) -> Tensor:
     return picture
 
 
-def _operation(picture: Tensor, random: np.random.Generator) -> Tensor:
+def operation(picture: Tensor, random: np.random.Generator) -> Tensor:
     """Apply one operation of RandAugment at a fixed magnitude, in a random direction."""
     sign = float(random.choice((-1.0, 1.0)))
     factor, slant = 1 + 0.9 * sign * STRENGTH, float(np.degrees(np.arctan(0.3 * sign * STRENGTH)))
@@ -119,7 +120,7 @@ def _operation(picture: Tensor, random: np.random.Generator) -> Tensor:
     return operations[int(random.integers(len(operations)))](picture)
 
 
-def _cut_out(picture: Tensor, random: np.random.Generator) -> Tensor:
+def cut_out(picture: Tensor, random: np.random.Generator) -> Tensor:
     """Cover the part of the picture inside a square around a random point with grey."""
     height, width = picture.shape[-2:]
     half = round(CUTOUT * min(height, width)) // 2

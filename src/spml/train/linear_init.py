@@ -58,7 +58,7 @@ class LinearInit:
         features = self._extract(train, "training features")
         unseen = self._extract(val, "validation features")
         skip = self.settings.on_nan == "skip"
-        updater = Updater(self.fabric, self.model, self._optimizers(), skip)
+        updater = Updater(self.fabric, self.model, self.optimizers(), skip)
         best: dict[str, Any] = {}
         states: list[dict[str, Any]] = []
         for epoch in range(1, self.epochs + 1):
@@ -172,7 +172,7 @@ class LinearInit:
             f"linear init: features of {shape} for each item take {format_bytes(size)} of memory"
         )
 
-    def _optimizers(self) -> list[Any]:
+    def optimizers(self) -> list[Any]:
         """Build the head's optimiser; the method's parameters learn `head_lr` times as fast."""
         lr = self.settings.linear_lr
         head = {"params": list(self.model.head.parameters()), "lr": lr}

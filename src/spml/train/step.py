@@ -52,7 +52,7 @@ class Step:
             epoch: from 1.
         """
         views, whole = "views" in self.method.needs, self.processes.whole
-        x = self._seen(x, index, epoch)
+        x = self.augmented(x, index, epoch)
         if views:
             from spml.train.augment import strong_view
 
@@ -76,7 +76,7 @@ class Step:
         call = {"epoch": epoch, "epochs": settings.epochs, **inputs}
         return method_loss(self.method, logits, observed, settings.on_nan == "skip", call)
 
-    def _seen(self, x: Tensor, index: Tensor, epoch: int) -> Tensor:
+    def augmented(self, x: Tensor, index: Tensor, epoch: int) -> Tensor:
         """Return the pictures as this epoch shows them; pass the boxes to the method."""
         settings = self.settings
         if x.ndim != 4:

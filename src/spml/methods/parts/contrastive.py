@@ -54,7 +54,7 @@ class LabelQueue(nn.Module):
     def loss(self, embeddings: Tensor, positive: Tensor) -> Tensor:
         """The loss, which leaves the queue as it is."""
         with torch.autocast(embeddings.device.type, enabled=False):
-            chosen = _spread(positive.flatten(), self.limit)
+            chosen = spread(positive.flatten(), self.limit)
             units = _units(embeddings.flatten(0, 1)[chosen])
             present, own = positive.flatten()[chosen], chosen % positive.shape[1]
             near = units @ torch.cat([units, self.embeddings.to(units.dtype)]).T / self.temperature
@@ -91,7 +91,7 @@ def _last(wanted: Tensor, count: int) -> Tensor:
     return wanted.to(torch.uint8).argsort(stable=True)[-count:]
 
 
-def _spread(wanted: Tensor, count: int) -> Tensor:
+def spread(wanted: Tensor, count: int) -> Tensor:
     """Positions of up to `count` evenly spaced wanted entries, followed by unwanted ones."""
     if len(wanted) > count:
         rank = wanted.cumsum(dim=0)
