@@ -97,8 +97,8 @@ def test_thresholds_may_be_0_and_1(folder):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "not JSON"),
-        ("[]", "not a JSON object"),
+        ("{", "model.json: not JSON"),
+        ("[]", "model.json: not a JSON object"),
         ('{"format": 1}', "not a model description .no 'classes'"),
     ],
 )

@@ -14,8 +14,8 @@ from spml.model.store import SURE, TagRule, tagged
 SOURCE = Path(spml.__file__).parent
 SCORES = re.compile(r"threshold|^cuts?$|probabilit|^logits?$|^scores$|sigmoid|^calibrated$")
 ALLOWED = {  # comparisons of scores with something else than a tag's threshold
-    "methods/em_apl.py: targets <= self.thresholds.to(targets.dtype)",  # its pseudo-labels
-    "methods/en.py: scores <= scores.kthvalue(places).values",  # the lowest share of a batch
+    "methods/en.py: scores <= scores.kthvalue(count).values",  # the lowest share of a batch
+    "methods/em_apl.py: targets <= self.thresholds.to(targets.dtype)",  # its own pseudo-labels
     "methods/mime.py: logits.float().sigmoid() > self.theta",  # the method's own pseudo-labels
     "metrics/items.py: scores >= lowest",  # coverage: down to an item's lowest positive
     "model/calibration.py: logits >= bend",  # the segment of a piecewise linear map

@@ -19,12 +19,12 @@ from spml.runs.settings import (
     group_key,
     mismatch,
     part,
-    places,
     portable,
     recorded,
     resume_key,
     study_key,
     upgrade,
+    with_paths,
 )
 
 RECORDS = Path(__file__).parents[2] / "benchmarks" / "results" / "voc2012-lite0"
@@ -130,7 +130,7 @@ def test_files_may_move():
     assert mismatch(file, other) is None and group_key(file) == group_key(other)
     assert mismatch(CONFIG, file) == "observation.model = 'uniform', not 'file'"
     assert portable(file)["observe"] == "file:a.csv"  # `spml eval` reads it again
-    assert set(places(CONFIG)) == {
+    assert set(with_paths(CONFIG)) == {
         *("data", "classes", "weights", "root", "val", "test", "observe", "observation")
     }
 

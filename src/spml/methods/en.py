@@ -146,7 +146,7 @@ class en(Method):  # noqa: N801  (methods are called by their names)
         labels[labels == 0] = EXPECTED
         positives = (labels == 1).sum(dim=0).tolist()
         shares = [items / classes] * classes if count == "uniform" else positives
-        self.places = [max(items - round(expected_positives * share), 0) for share in shares]
+        self.negatives = [max(items - round(expected_positives * share), 0) for share in shares]
         self.register_buffer("labels", labels)
         self.register_buffer("mean", (labels == 1).float())
         self.register_buffer("seen", torch.zeros(items, dtype=torch.bool))
@@ -179,10 +179,10 @@ class en(Method):  # noqa: N801  (methods are called by their names)
         """Choose the expected negatives of this epoch."""
         items = len(self.labels)
         order = torch.randperm(items).to(self.mean.device) if self.ties == "random" else None
-        for labels, mean, places in zip(self.labels.T, self.mean.T, self.places, strict=True):
+        for labels, mean, count in zip(self.labels.T, self.mean.T, self.negatives, strict=True):
             known = labels.abs() == 1
             ranked = torch.where(known, labels * torch.inf, mean)
-            marks = torch.where(_lowest(ranked, places, order), EXPECTED, 0)
+            marks = torch.where(_lowest(ranked, count, order), EXPECTED, 0)
             labels.copy_(torch.where(known, labels, marks))
 
     def entries(self, logits: Tensor, context: Context) -> Tensor:
@@ -218,11 +218,11 @@ class en(Method):  # noqa: N801  (methods are called by their names)
         return distance / known.sum(dim=(2, 3)).clamp(min=1)
 
 
-def _lowest(scores: Tensor, places: int, order: Tensor | None) -> Tensor:
+def _lowest(scores: Tensor, count: int, order: Tensor | None) -> Tensor:
     """Whether each score is among that many lowest; a random order breaks ties, else all count."""
-    if places == 0:
+    if count == 0:
         return torch.zeros_like(scores, dtype=torch.bool)
     if order is None:
-        return scores <= scores.kthvalue(places).values
-    chosen = order[scores[order].argsort(stable=True)[:places]]
+        return scores <= scores.kthvalue(count).values
+    chosen = order[scores[order].argsort(stable=True)[:count]]
     return torch.zeros_like(scores, dtype=torch.bool).index_fill(0, chosen, True)

@@ -43,10 +43,10 @@ def reliability(
         bins: number of bins of equal width.
     """
     p, y = np.asarray(probabilities, np.float64).ravel(), np.asarray(outcomes, np.float64).ravel()
-    place = np.minimum((p * bins).astype(np.int64), bins - 1)
-    count = np.bincount(place, minlength=bins)
+    bin_of = np.minimum((p * bins).astype(np.int64), bins - 1)
+    count = np.bincount(bin_of, minlength=bins)
     filled = count > 0
-    sums = [np.bincount(place, values, minlength=bins)[filled] for values in (p, y)]
+    sums = [np.bincount(bin_of, values, minlength=bins)[filled] for values in (p, y)]
     return Reliability(sums[0] / count[filled], sums[1] / count[filled], count[filled])
 
 

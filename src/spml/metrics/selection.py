@@ -30,13 +30,13 @@ class ClassPositives:
     """The observed positives of a class, from the highest score to the lowest.
 
     Attributes:
-        places: of each positive among those of the class, in the order of the items.
+        order: number of each positive among those of the class, counted in the order of the items.
         counts: how many positives each stands for.
         reached: number of items that score at least as high.
-        last: place of the last positive with an equal score: they share a threshold.
+        last: rank of the last positive with an equal score: they share a threshold.
     """
 
-    places: npt.NDArray[np.int64]
+    order: npt.NDArray[np.int64]
     counts: PerClass
     reached: npt.NDArray[np.int64]
     last: npt.NDArray[np.int64]
@@ -47,7 +47,7 @@ class ClassPositives:
         Args:
             times: how often each positive counts, in the order of the items: (resamples, P).
         """
-        counts = times[:, self.places] * self.counts
+        counts = times[:, self.order] * self.counts
         hits = np.cumsum(counts, axis=1)[:, self.last]
         total = np.maximum(counts.sum(axis=1), 1e-300)
         mean = (counts * np.minimum(hits / self.reached, 1.0)).sum(axis=1) / total
@@ -63,7 +63,7 @@ class Precisions:
     @property
     def score(self) -> float:
         """Mean over classes of the estimated average precision, in [0, 1]."""
-        whole = [one.precision(np.ones((1, len(one.places)))) for one in self.classes]
+        whole = [one.precision(np.ones((1, len(one.order)))) for one in self.classes]
         return float(np.mean(whole))
 
     def lead(self, other: Self) -> tuple[float, float]:
@@ -75,7 +75,7 @@ class Precisions:
         random = np.random.default_rng(0)
         drawn = np.zeros(RESAMPLES)
         for ours, theirs in zip(self.classes, other.classes, strict=True):
-            size = len(ours.places)
+            size = len(ours.order)
             times = random.multinomial(size, np.full(size, 1 / size), RESAMPLES).astype(np.float64)
             drawn += ours.precision(times) - theirs.precision(times)
         return self.score - other.score, float(np.std(drawn / len(self.classes)))
@@ -94,11 +94,11 @@ def precisions(logits: Values, observed: Values, counts: npt.ArrayLike = POSITIV
     classes = []
     for column in np.flatnonzero((labels == 1).any(axis=0)):
         rows = np.flatnonzero(labels[:, column] == 1)
-        places = np.argsort(-scores[rows, column], kind="stable")
-        own, every = scores[rows[places], column], np.sort(scores[:, column])
+        order = np.argsort(-scores[rows, column], kind="stable")
+        own, every = scores[rows[order], column], np.sort(scores[:, column])
         reached = len(every) - np.searchsorted(every, own)
         last = np.searchsorted(-own, -own, side="right") - 1
-        classes.append(ClassPositives(places, numbers[rows[places]], reached, last))
+        classes.append(ClassPositives(order, numbers[rows[order]], reached, last))
     if not classes:
         raise UserError(NO_POSITIVE)
     return Precisions(classes)

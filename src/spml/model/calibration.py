@@ -65,9 +65,9 @@ class Calibration(nn.Module):
         """The lowest logit of each class that gives its calibrated logit, on a rising segment."""
         logits = []
         for (x, y), wanted in zip(self.lines, calibrated.double().tolist(), strict=True):
-            place = min(max(int(np.searchsorted(y, wanted)) - 1, 0), len(x) - 2)
-            rise = (y[place + 1] - y[place]) / (x[place + 1] - x[place])
-            logits.append(x[place] + (wanted - y[place]) / rise if rise > 0 else x[place])
+            segment = min(max(int(np.searchsorted(y, wanted)) - 1, 0), len(x) - 2)
+            rise = (y[segment + 1] - y[segment]) / (x[segment + 1] - x[segment])
+            logits.append(x[segment] + (wanted - y[segment]) / rise if rise > 0 else x[segment])
         return torch.tensor(logits, dtype=torch.float32)
 
 

@@ -108,7 +108,7 @@ class RunFolder:
             stored = read_json(self.path / names.CONFIG)
             if other := settings.mismatch(stored, config):
                 raise self._begun_with(other)
-            self._note_places(stored, config)
+            self._note_paths(stored, config)
             return True
         if exists and not overwrite:
             raise UserError(
@@ -297,10 +297,10 @@ class RunFolder:
             "give another --out (or --overwrite, where the command has it)"
         )
 
-    def _note_places(self, stored: Record, config: Record) -> None:
+    def _note_paths(self, stored: Record, config: Record) -> None:
         """Store where the data lie now; UserError if different data lie there."""
-        now = settings.places(config)
-        if all(stored.get(name) == place for name, place in now.items()):
+        now = settings.with_paths(config)
+        if all(stored.get(name) == path for name, path in now.items()):
             return
         if stored.get("sample_sha256") not in (None, config.get("sample_sha256")):
             raise self._begun_with(f"other pictures or features than those of {config['data']}")

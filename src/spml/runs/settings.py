@@ -34,14 +34,14 @@ class Part:
     """How a setting, or another entry of config.json, takes part in the identity of a run."""
 
     role: Role = Role.RESULT
-    place: bool = False  # the value contains a path; resuming stores the current one
+    has_path: bool = False  # the value contains a path; resuming stores the current one
     resumable: bool = False  # a stopped run may resume with another value
     mismatch: str = ""  # describes a different value, if the value itself says nothing
 
 
 PART = "part"  # key of a field's metadata; a field without it is Part()
 _METHOD = {PART: Part(Role.METHOD)}
-_WEIGHTS = {PART: Part(place=True)}
+_WEIGHTS = {PART: Part(has_path=True)}
 _SEED = {PART: Part(Role.SEED)}
 # `auto` resolves to the device at hand. The same precision on another device changes a result by
 # rounding only, so such runs belong together; a single run still resumes on one kind of device.
@@ -195,11 +195,11 @@ Config = dict[str, Any]
 DATA_HASH = "data_sha256"
 PARTS: dict[str, Part] = {
     # The hashes below decide whether a run resumes on the same data; the file may have moved.
-    "data": Part(place=True, resumable=True),
-    "classes": Part(place=True, resumable=True),
+    "data": Part(has_path=True, resumable=True),
+    "classes": Part(has_path=True, resumable=True),
     # These name a file if the observed labels come from one.
-    "observe": Part(place=True),
-    "observation": Part(place=True),
+    "observe": Part(has_path=True),
+    "observation": Part(has_path=True),
     # The race that chose the method; the method and options beside it decide what resumes.
     "race": Part(Role.METHOD, resumable=True),
     "options": Part(Role.METHOD),
@@ -212,7 +212,7 @@ PARTS: dict[str, Part] = {
     "sample_sha256": Part(Role.EXECUTION),
     "options_from_data": Part(Role.EXECUTION),  # names of options; `options` has their values
     "fused_norm": Part(Role.EXECUTION),  # a setting that was removed
-    **dict.fromkeys(("root", "val", "test", "out"), Part(Role.LOCATION, place=True)),
+    **dict.fromkeys(("root", "val", "test", "out"), Part(Role.LOCATION, has_path=True)),
     **dict.fromkeys(("command", "versions", "device"), Part(Role.PROVENANCE)),
     **{field.name: field.metadata.get(PART, Part()) for field in fields(Settings)},
 }
@@ -275,9 +275,9 @@ def mismatch(stored: Mapping[str, Any], config: Mapping[str, Any]) -> str | None
     return None
 
 
-def places(config: Mapping[str, Any]) -> Config:
+def with_paths(config: Mapping[str, Any]) -> Config:
     """Return the entries that contain paths, which resuming brings up to date."""
-    return {name: value for name, value in config.items() if part(name).place}
+    return {name: value for name, value in config.items() if part(name).has_path}
 
 
 def group_key(config: Mapping[str, Any]) -> Config:

@@ -35,7 +35,7 @@ def decide(
     """Choose a method by a race in `out`; return the arguments of `fit` that train the winner."""
     _check(settings)
     settings = replace(settings, selection="observed")
-    # another process of a run that shares every batch starts when the race is over
+    # the other processes of the winner start after the race, and read what it decided
     decided = None if overwrite and started_first() else _decided(out)
     if decided is None:
         run = RunFolder(out)

@@ -131,7 +131,7 @@ class LinearInit:
         return self._detailed(part.to(self.fabric.device))[0].float()
 
     @torch.inference_mode()
-    def _look(self, x: Tensor) -> Tensor:
+    def _features(self, x: Tensor) -> Tensor:
         """Return the input of the head, or all features if the method needs them."""
         with self.fabric.autocast():
             features = self.model.features(x.to(self.fabric.device, non_blocking=True))
@@ -143,7 +143,7 @@ class LinearInit:
         self.model.eval()
         features = torch.empty(0)
         for x, rows in feed.in_order(self.settings.batch_size):
-            part = self._look(x)
+            part = self._features(x)
             if not len(features):
                 features = torch.empty(len(feed), *part.shape[1:], dtype=part.dtype)
             features[torch.from_numpy(rows)] = part.cpu()
@@ -158,7 +158,7 @@ class LinearInit:
     def _check_size(self, train: Feed, val: Feed) -> None:
         """Print the memory that the features need; raise UserError if it is too much."""
         self.model.eval()
-        one = self._look(next(iter(train.in_order(1)))[0])[0]
+        one = self._features(next(iter(train.in_order(1)))[0])[0]
         size = (len(train) + len(val)) * one.numel() * one.element_size()
         free = free_memory(torch.device("cpu"))
         shape = " x ".join(map(str, one.shape))

@@ -3,8 +3,8 @@
 Two candidates train to the end from the same initial weights. The others train on a short, complete
 schedule, and the best of them trains to the end as well. The three are compared by
 `spml.metrics.selection` on the validation rows, with the numbers of positives that they estimate
-together; the files of the winner become those of the run. A budget for it cross-fits all candidates
-instead. No unobserved label is read.
+together; the files of the winner become those of the run. With a large enough budget, all
+candidates are cross-fitted instead. No unobserved label is read.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,7 +33,7 @@ from spml.train.resolve import method_options, resolve
 from spml.train.side_by_side import Job, Rows, trainer
 
 FEWEST = 50  # observed positives among the rows that decide a race
-CERTAIN = 2.0  # standard errors by which a winner that is certain leads
+CERTAIN = 2.0  # a winner is certain if it leads by this many standard errors
 FOLDS = 5  # of cross-fitting
 TO_THE_END, SHORT = "", "-short"  # endings of a candidate's folders
 
@@ -123,7 +123,7 @@ class Race:
         ranked, self.positives = self._ranked(chosen, TO_THE_END)
         return self._best({name: [one] for name, one in ranked.items()}, "at the end")
 
-    def _screen(self, rivals: list[str], places: int) -> list[str]:
+    def _screen(self, rivals: list[str], num_best: int) -> list[str]:
         """Train the rivals on a short schedule, and the best of them to the end; return these.
 
         The schedule has as many epochs, and as large a share of the training rows, as the budget
@@ -140,12 +140,12 @@ class Race:
         for name in rivals:
             self.entries[name].score = 100 * ranked[name].score
         order = sorted(rivals, key=lambda name: -self._score(name))
-        for name in order[places:]:
-            behind = self._score(order[places - 1]) - self._score(name)
+        for name in order[num_best:]:
+            behind = self._score(order[num_best - 1]) - self._score(name)
             self.entries[name].outcome = f"{behind:.1f} behind on the short schedule"
         if self.budget >= 1:
-            self._train(order[:places])
-        return order[:places]
+            self._train(order[:num_best])
+        return order[:num_best]
 
     def _cross_fit(self) -> tuple[str, str]:
         """Hold out every row once, score it by candidates that were not trained on it, compare."""

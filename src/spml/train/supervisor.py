@@ -28,7 +28,7 @@ INTERRUPTED = (130, -signal.SIGINT)  # exit codes of a process ended by Ctrl-C
 
 @contextmanager
 def starting(fabric: Any, settings: Resolved) -> Iterator[Workers]:
-    """Start the workers of this machine, yield them, and watch until all processes have met.
+    """Start the workers of this machine, yield them, and watch until all are connected.
 
     A worker ends with rank 0, and rank 0 with a failed worker: a collective would wait for the
     missing process for ever. Processes started by torchrun or SLURM are ended by them.

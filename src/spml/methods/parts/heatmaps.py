@@ -36,9 +36,9 @@ class HeatMaps(nn.Module):
 
         The mask, (B, 1, height, width), is True if at least half of the weight of a value was seen.
         """
-        places = _places(boxes, height, width)
-        share = _sampled(self.seen[rows].float()[:, None], places)
-        values = _sampled(self.maps[rows].float(), places)  # unseen cells hold 0
+        points = _points(boxes, height, width)
+        share = _sampled(self.seen[rows].float()[:, None], points)
+        values = _sampled(self.maps[rows].float(), points)  # unseen cells hold 0
         known = share >= 0.5
         return values / torch.where(known, share, 1.0), known
 
@@ -46,9 +46,9 @@ class HeatMaps(nn.Module):
     def write(self, rows: Tensor, boxes: Tensor, maps: Tensor) -> None:
         """Update the cells inside the boxes with a visit's maps (B, classes, h, w)."""
         grid = self.maps.shape[-1]
-        places = _places(_inverse(boxes), grid, grid)
-        inside = (places.abs() <= 1).all(dim=-1)
-        fresh = _sampled(maps.float(), places)
+        points = _points(_inverse(boxes), grid, grid)
+        inside = (points.abs() <= 1).all(dim=-1)
+        fresh = _sampled(maps.float(), points)
         before, seen = self.maps[rows].float(), self.seen[rows]
         moved = torch.where(seen[:, None], torch.lerp(fresh, before, self.momentum), fresh)
         self.maps[rows] = torch.where(inside[:, None], moved, before).to(self.maps.dtype)
@@ -66,7 +66,7 @@ def _inverse(boxes: Tensor) -> Tensor:
     return torch.cat([-corner / (opposite - corner), (1 - corner) / (opposite - corner)], dim=1)
 
 
-def _places(boxes: Tensor, height: int, width: int) -> Tensor:
+def _points(boxes: Tensor, height: int, width: int) -> Tensor:
     """Centres of height x width cells of the boxes, (B, height, width, 2), in -1..1."""
     left, top, right, bottom = boxes.to(torch.float32).unbind(dim=1)
     across = _centres(width, boxes) * (right - left)[:, None, None] + left[:, None, None]
@@ -78,5 +78,5 @@ def _centres(count: int, like: Tensor) -> Tensor:
     return (torch.arange(count, dtype=torch.float32, device=like.device) + 0.5) / count
 
 
-def _sampled(maps: Tensor, places: Tensor) -> Tensor:
-    return F.grid_sample(maps, places, padding_mode="border", align_corners=False)
+def _sampled(maps: Tensor, points: Tensor) -> Tensor:
+    return F.grid_sample(maps, points, padding_mode="border", align_corners=False)
