@@ -14,11 +14,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from spml.data import load
-from spml.errors import UserError
+from spml.data import SparseLabels, load
 from spml.report.run_page import write_report
 from spml.runs.run import Run
 from spml.train import Settings, fit
+from tests.conftest import refused
 
 EPOCHS = 2
 SAME = ("history.jsonl", "race.json", "best/model.safetensors", "observed.npz")
@@ -54,28 +54,45 @@ def table(tmp_path_factory):
     return path
 
 
+def run_race(data, out, *, options=None, resume=False, overwrite=False, **settings):
+    """Train into a folder on the CPU, by a race unless a method is named."""
+    settings = Settings(**{"epochs": EPOCHS, "accelerator": "cpu", **settings})
+    ways = {"options": options, "resume": resume, "overwrite": overwrite}
+    return fit(data, settings, out, quiet=True, **ways)
+
+
 @pytest.fixture(scope="module")
 def raced(table, tmp_path_factory):
     """A finished race."""
     out = tmp_path_factory.mktemp("race") / "run"
-    fit(load(table), Settings(epochs=EPOCHS, accelerator="cpu"), out, quiet=True)
+    run_race(load(table), out)
     return out
+
+
+@pytest.fixture
+def few(table):
+    """An experiment of 100 training and 40 validation rows."""
+    data = load(table)
+    return replace(data, train_rows=data.train_rows[:100], val_rows=data.val_rows[:40])
 
 
 def content(folder):
     return {name: (folder / name).read_bytes() for name in SAME}
 
 
+def race_of(folder):
+    return json.loads((folder / "race.json").read_text())
+
+
 def test_the_folder_is_the_run_of_the_winner(raced, table, tmp_path):
     run = Run(raced)
-    race = json.loads((raced / "race.json").read_text())
+    race = race_of(raced)
     winner = next(one for one in race["candidates"] if one["outcome"] == "winner")
     assert race["winner"] == winner["name"] == run.config["race"]["winner"]
     assert run.config["method"] == run.require_result()["method"] == winner["method"]
     assert run.require_result()["test_map"] is not None
     again = tmp_path / "named"
-    settings = Settings(method=winner["method"], epochs=EPOCHS, accelerator="cpu")
-    fit(load(table), settings, again, options=winner["options"], quiet=True)
+    run_race(load(table), again, method=winner["method"], options=winner["options"])
     for name in ("history.jsonl", "best/model.safetensors"):
         assert (again / name).read_bytes() == (raced / name).read_bytes()
 
@@ -83,13 +100,13 @@ def test_the_folder_is_the_run_of_the_winner(raced, table, tmp_path):
 def test_the_page_of_a_run_shows_the_race(raced, tmp_path):
     write_report([raced], tmp_path / "page.html")
     text = (tmp_path / "page.html").read_text(encoding="utf-8")
-    for one in json.loads((raced / "race.json").read_text())["candidates"]:
+    for one in race_of(raced)["candidates"]:
         row = rf"<td>{one['name']}</td>.*?{one['score']:.1f}.*?{one['cost']:.1f}.*?"
         assert re.search(row + re.escape(html.escape(one["outcome"])), text, re.DOTALL)
 
 
 def test_the_race_stays_within_its_budget_and_names_every_candidate(raced):
-    race = json.loads((raced / "race.json").read_text())
+    race = race_of(raced)
     assert 2 < race["spent"] <= race["budget"] == 2.5
     names = {one["name"] for one in race["candidates"]}
     assert {"an", "wan", "ll_r", "epr", "em 0.05", "em 0.2"} <= names
@@ -107,34 +124,22 @@ def test_unobserved_labels_change_nothing(table, raced, tmp_path):
     complete = load(table)
     noise = np.where(np.random.default_rng(5).random((600, 6)) < 0.5, 1, -1).astype(np.int8)
     noise[arrays["labels"][train] == 1] = 1
-    labels = complete.observed.with_labels(
-        load_sparse(np.where(arrays["labels"][train] == 1, 1, noise))
-    )
-    out = tmp_path / "run"
-    settings = Settings(epochs=EPOCHS, accelerator="cpu")
-    fit(replace(complete, complete=labels), settings, out, quiet=True)
-    assert content(out) == content(raced)
+    sparse = SparseLabels.from_dense(np.where(arrays["labels"][train] == 1, 1, noise))
+    labels = complete.observed.with_labels(sparse)
+    run_race(replace(complete, complete=labels), tmp_path / "run")
+    assert content(tmp_path / "run") == content(raced)
 
 
 def test_candidates_side_by_side_on_two_devices_give_the_same_bytes(table, raced, tmp_path):
-    out = tmp_path / "run"
-    settings = Settings(epochs=EPOCHS, accelerator="cpu", devices=2)
-    fit(load(table), settings, out, quiet=True)
-    assert content(out) == content(raced)
+    run_race(load(table), tmp_path / "run", devices=2)
+    assert content(tmp_path / "run") == content(raced)
 
 
 def test_a_launcher_of_several_processes_is_refused(table, tmp_path, monkeypatch):
-    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "one")
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(UserError, match="leave the launcher out"):
-        fit(load(table), Settings(epochs=EPOCHS, accelerator="cpu"), tmp_path / "run", quiet=True)
-
-
-def load_sparse(labels):
-    from spml.data import SparseLabels
-
-    return SparseLabels.from_dense(labels)
+    for name in ("TORCHELASTIC_RUN_ID", "LOCAL_WORLD_SIZE", "WORLD_SIZE"):
+        monkeypatch.setenv(name, "2")
+    with refused("leave the launcher out"):
+        run_race(load(table), tmp_path / "run")
 
 
 def test_a_killed_race_resumes_to_the_same_bytes(table, raced, tmp_path):
@@ -157,32 +162,26 @@ def test_a_killed_race_resumes_to_the_same_bytes(table, raced, tmp_path):
 
 
 def test_a_finished_race_is_not_repeated_and_not_overwritten_unasked(table, raced, tmp_path):
-    out = tmp_path / "run"
-    shutil.copytree(raced, out)
+    out, data = shutil.copytree(raced, tmp_path / "run"), load(table)
     before = content(out)
-    settings = Settings(epochs=EPOCHS, accelerator="cpu")
-    fit(load(table), settings, out, resume=True, quiet=True)
+    run_race(data, out, resume=True)
     assert content(out) == before
-    with pytest.raises(UserError, match="already holds a run"):
-        fit(load(table), settings, out, quiet=True)
-    fit(load(table), replace(settings, seed=1), out, overwrite=True, quiet=True)
+    with refused("already holds a run"):
+        run_race(data, out)
+    run_race(data, out, seed=1, overwrite=True)
     assert Run(out).config["seed"] == 1 and not (out / ".replaced").exists()
 
 
 def test_without_a_budget_the_first_candidate_trains(table, tmp_path):
     out = tmp_path / "run"
-    settings = Settings(epochs=1, accelerator="cpu", race_budget=0)
-    assert fit(load(table), settings, out, quiet=True)["method"] == "ll_r"
-    assert json.loads((out / "race.json").read_text())["spent"] == 0
+    assert run_race(load(table), out, epochs=1, race_budget=0)["method"] == "ll_r"
+    assert race_of(out)["spent"] == 0
 
 
-def test_a_budget_for_it_cross_fits_every_candidate(table, tmp_path):
-    few = load(table)
-    few = replace(few, train_rows=few.train_rows[:100], val_rows=few.val_rows[:40])
+def test_a_budget_for_it_cross_fits_every_candidate(few, tmp_path):
     out = tmp_path / "run"
-    settings = Settings(epochs=1, accelerator="cpu", race_budget=45)
-    result = fit(few, settings, out, quiet=True)
-    race = json.loads((out / "race.json").read_text())
+    result = run_race(few, out, epochs=1, race_budget=45)
+    race = race_of(out)
     best = max(race["candidates"], key=lambda one: one["score"])
     assert best["name"] == race["winner"] and best["method"] == result["method"]
     assert result["test_map"] is not None and 40 < race["spent"] <= 45
@@ -191,32 +190,22 @@ def test_a_budget_for_it_cross_fits_every_candidate(table, tmp_path):
     assert sorted(np.concatenate(held)) == sorted([*few.train_rows, *few.val_rows])
 
 
-def test_too_few_observed_labels_decide_nothing(table, tmp_path):
-    few = load(table)
-    few = replace(few, train_rows=few.train_rows[:100], val_rows=few.val_rows[:40])
-    out = tmp_path / "run"
-    assert fit(few, Settings(epochs=1, accelerator="cpu"), out, quiet=True)["method"] == "ll_r"
-    assert "40 observed labels" in json.loads((out / "race.json").read_text())["reason"]
+def test_too_few_observed_labels_decide_nothing(few, tmp_path):
+    assert run_race(few, tmp_path / "run", epochs=1)["method"] == "ll_r"
+    assert "40 observed labels" in race_of(tmp_path / "run")["reason"]
 
 
 @pytest.mark.parametrize(
-    ("settings", "options", "says"),
+    ("data", "settings", "message"),
     [
-        (Settings(selection="complete"), {}, "which these data lack; use 'observed'"),
-        (Settings(race_budget=-1), {}, "must not be negative"),
-        (Settings(accelerator="cuda", devices=99), {}, "--devices 99, but this machine has"),
-        (Settings(method="auto"), {"q3": 1.0}, "name a method"),
+        (None, {"selection": "complete"}, "which these data lack; use 'observed'"),
+        (None, {"race_budget": -1}, "must not be negative"),
+        (None, {"accelerator": "cuda", "devices": 99}, "--devices 99, but this machine has"),
+        (None, {"method": "auto", "options": {"q3": 1.0}}, "name a method"),
+        ("digits", {"method": "auto", "selection": "complete"}, "chooses by observed labels alone"),
     ],
 )
-def test_mistakes_are_refused_before_anything_is_written(table, tmp_path, settings, options, says):
-    out = tmp_path / "run"
-    with pytest.raises(UserError, match=says):
-        fit(load(table), settings, out, options=options, quiet=True)
-    assert not out.exists()
-
-
-def test_complete_labels_do_not_decide_a_race(tmp_path):
-    settings = Settings(method="auto", selection="complete")
-    with pytest.raises(UserError, match="chooses by observed labels alone"):
-        fit(load("digits"), settings, tmp_path / "run", quiet=True)
+def test_mistakes_are_refused_before_anything_is_written(table, tmp_path, data, settings, message):
+    with refused(message):
+        run_race(load(data or table), tmp_path / "run", **settings)
     assert not (tmp_path / "run").exists()
