@@ -1,22 +1,20 @@
 """Methods through a run: they train, resume to the same bytes, and refuse what cannot work."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
 from spml import losses
 from spml.cli import main
 from spml.data import load
 from spml.data.images.loader import Feed
-from spml.errors import UserError
+from spml.files import read_json
 from spml.model import load_model
 from spml.model.scoring import predict_logits
-from spml.train import Settings, fit
+from spml.train import fit
 from spml.train.resolve import resolve
-from tests.conftest import assert_resumes, outcome
+from tests.conftest import assert_resumes, checkpoint, history, outcome, refused
 
 OPTIONS = {  # so that the method has a state after the second of three epochs
     "em_apl": {"warmup": 1},
@@ -58,10 +56,10 @@ def test_the_command_trains_smile_on_feature_vectors(features_file, tmp_path, ca
 
 
 @pytest.mark.parametrize(("name", "head"), [("mime", "query-normal"), ("en", "linear")])
-def test_methods_for_pictures_work_on_feature_vectors_too(features_file, tmp_path, name, head):
-    settings = Settings(method=name, lr=1e-3, batch_size=16, epochs=3, accelerator="cpu")
-    settings = replace(settings, head_lr=1)
-    result = fit(load(features_file, labels="complete"), settings, tmp_path / "run", quiet=True)
+def test_methods_for_pictures_work_on_feature_vectors_too(train, features_file, name, head):
+    data = load(features_file, labels="complete")
+    settings = {"backbone": None, "lr": 1e-3, "head_lr": 1, "batch_size": 16}
+    result = train(data=data, method=name, **settings)
     assert result["head"] == head and result["backbone"] == "linear"
 
 
@@ -82,13 +80,12 @@ EN = "en with scl needs a class map .* give --head linear"
     ],
 )
 def test_a_run_is_refused_before_it_begins(
-    scenes, features_file, quick, tmp_path, name, changes, options, message
+    train, features_file, tmp_path, name, changes, options, message
 ):
     on_vectors = changes.get("backbone") == "linear"
-    data = load(features_file, labels="complete") if on_vectors else scenes
-    settings = replace(quick, method=name, **changes)
+    data = load(features_file, labels="complete") if on_vectors else None
     with pytest.raises(ValueError, match=message):
-        fit(data, settings, tmp_path / "run", options=options, quiet=True)
+        train(data=data, method=name, options=options, **changes)
     assert not (tmp_path / "run").exists()
 
 
@@ -96,9 +93,8 @@ def test_a_method_brings_its_head(scenes, quick):
     assert resolve(replace(quick, method="lagc"), scenes).head == "query"
 
 
-def test_evaluation_of_normal_embeddings_is_deterministic(scenes, quick, tmp_path):
-    settings = replace(quick, method="mime", lr=1e-3, head_lr=1, epochs=1)
-    assert fit(scenes, settings, tmp_path / "run", quiet=True)["head"] == "query-normal"
+def test_evaluation_of_normal_embeddings_is_deterministic(train, scenes, tmp_path):
+    assert train(method="mime", lr=1e-3, head_lr=1, epochs=1)["head"] == "query-normal"
     model, _ = load_model(tmp_path / "run")
     first, second = (predict_logits(model, Feed(scenes.test, None), 16) for _ in range(2))
     assert (first == second).all()
@@ -106,28 +102,24 @@ def test_evaluation_of_normal_embeddings_is_deterministic(scenes, quick, tmp_pat
         assert np.allclose(file["logits"], first, atol=2e-3)
 
 
-def test_a_number_from_complete_labels_is_recorded(scenes, quick, tmp_path):
-    settings = replace(quick, method="mime", head_lr=0.3, epochs=1)
-    fit(scenes, settings, tmp_path / "run", options=IGNORE, quiet=True)
-    side = json.loads((tmp_path / "run" / "config.json").read_text())["side_information"]
+def test_a_number_from_complete_labels_is_recorded(train, tmp_path):
+    train(method="mime", head_lr=0.3, epochs=1, options=IGNORE)
+    side = read_json(tmp_path / "run" / "config.json")["side_information"]
     assert side["mean_inverse_positives"] == 0.4
 
 
-def test_the_warm_up_that_crisp_chose_is_in_the_history(scenes, quick, tmp_path):
-    settings = replace(quick, method="crisp", epochs=4)
-    fit(scenes, settings, tmp_path / "run", quiet=True)
-    lines = (tmp_path / "run" / "history.jsonl").read_text().splitlines()
-    history = [json.loads(line) for line in lines]
-    assert ["relative_loss" in line for line in history] == [False, True, True, False, False]
-    assert ["positives" in line for line in history] == [False, False, True, True, False]
-    assert [line.get("warmup") for line in history] == [None, None, 2, 2, None]
+def test_the_warm_up_that_crisp_chose_is_in_the_history(train, tmp_path):
+    train(method="crisp", epochs=4)
+    lines = history(tmp_path / "run")
+    assert ["relative_loss" in line for line in lines] == [False, True, True, False, False]
+    assert ["positives" in line for line in lines] == [False, False, True, True, False]
+    assert [line.get("warmup") for line in lines] == [None, None, 2, 2, None]
 
 
-def test_linear_init_sees_whole_pictures(scenes, quick, tmp_path):
-    settings = replace(quick, method="en", epochs=1, linear_init=1, **MOVED)
-    result = fit(scenes, settings, tmp_path / "run", options=HEAT_MAPS, quiet=True)
+def test_linear_init_sees_whole_pictures(train, tmp_path):
+    result = train(method="en", epochs=1, linear_init=1, options=HEAT_MAPS, **MOVED)
     assert result["options"]["scl"] == 1.0
-    state = torch.load(tmp_path / "run" / "last.ckpt", weights_only=True)["method"]
+    state = checkpoint(tmp_path / "run")["method"]
     assert state["heat.seen"].all() and state["seen"].all()
 
 
@@ -141,7 +133,6 @@ def test_large_memory_is_reported_and_refused_if_it_is_not_free(
     fit(scenes, settings, tmp_path / "small")
     assert "en keeps" not in capsys.readouterr().out
     monkeypatch.setattr("spml.train.fitting.free_memory", lambda device: 10**6)
-    message = r"en keeps 1 MB .*, but only 1 MB of memory are free; give other options or"
-    with pytest.raises(UserError, match=message):
+    with refused(r"en keeps 1 MB .*, but only 1 MB of memory are free; give other options or"):
         fit(scenes, settings, tmp_path / "big", options=options, quiet=True)
     assert not (tmp_path / "big").exists()
