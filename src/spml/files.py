@@ -97,6 +97,21 @@ def opening(path: Path) -> Iterator[None]:
         raise DataError(f"{path}: {error.strerror or error}; check the path") from None
 
 
+@contextmanager
+def sound(
+    path: Path, errors: tuple[type[Exception], ...], problem: str, remedy: str = ""
+) -> Iterator[None]:
+    """Turn a library's errors about a damaged file, and those of the system, into a DataError."""
+    try:
+        with opening(path):
+            yield
+    except DataError:
+        raise
+    except errors as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise DataError(f"{path}: {problem} ({reason}){remedy}") from None
+
+
 def folder_with(root: Path, starts: Sequence[str], wanted: str, remedy: str) -> Path:
     """Return the first folder of `starts`, below `root`, that contains `wanted`."""
     for start in starts:

@@ -119,20 +119,17 @@ def load(
 ) -> Experiment:
     """Load the experiment of a data set or file.
 
+    The arguments that are not listed are those of `read`.
+
     Args:
         source: name of a data set, or a path.
-        root: folder of its files or images.
         labels: "complete" draws one positive per row and keeps the rest for evaluation;
             "observed" uses the labels of the source.
         observe_seed: of the single positives.
         split_seed: of the validation rows, if the data have no validation split.
         val_fraction: share of the train list for validation, if the data have no such split.
-        classes: class names in order, also as text joined by commas, or a file with one a line.
         observe: observation model of complete labels, such as "uniform:positives=2"; see
             `spml.data.observation`.
-        val: file of the validation rows, for users' files.
-        test: file of the test rows.
-        columns: names of the columns of a user's table; default: `image` and `label`.
     """
     for flag, seed in (("--observe-seed", observe_seed), ("--split-seed", split_seed)):
         if not 0 <= seed <= MAX_SEED:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,12 @@ from spml.data.names import ClassList, refuse_name, suggestion
 from spml.data.readers.builder import OnError, Reading, report
 from spml.data.table import SPLITS, LabelTable, SparseLabels
 from spml.errors import DataError
-from spml.files import BROKEN_ARRAYS, opening
+from spml.files import BROKEN_ARRAYS, sound
 
 Array = npt.NDArray[Any]
 
 CHUNK = 65536  # rows of x that are checked at once
+BESIDE_X = ("labels", "classes", "split", "items")
 
 
 def read_arrays(path: Path, reading: Reading) -> dict[str, LabelTable]:
@@ -29,7 +29,12 @@ def read_arrays(path: Path, reading: Reading) -> dict[str, LabelTable]:
     They stand in a `.npz` file, or in `.npy` files of these names beside that of x. Pickled arrays
     are refused.
     """
-    arrays = _neighbours(path) if path.suffix.lower() == ".npy" else load_arrays(path)
+    if path.suffix.lower() == ".npy":
+        others = {key: path.with_name(f"{key}.npy") for key in BESIDE_X}
+        arrays = {"x": load_array(path)}
+        arrays |= {key: load_array(file) for key, file in others.items() if file.exists()}
+    else:
+        arrays = load_arrays(path)
     check = RowCheck(path, reading.on_error)
     x = pictures_or_features(path, _needed(path, arrays, "x"), check)
     sparse = label_rows(check, _needed(path, arrays, "labels"), len(x), "labels: ")
@@ -96,44 +101,23 @@ class RowCheck:
 
 def load_arrays(path: Path) -> dict[str, Array]:
     """Return the arrays of a `.npz` file, by name."""
-    with _sound(path, "not a .npz file; write it with numpy.savez"), opening(path):
+    arrays = {}
+    with sound(path, BROKEN_ARRAYS, "not a .npz file; write it with numpy.savez"):
         if not zipfile.is_zipfile(path):
             raise ValueError("no zip archive")
         with np.load(path, allow_pickle=False) as file:
-            arrays = {}
             for key in file.files:
-                with _sound(
-                    path, f"{key}: cannot be read; store plain numbers or strings, no objects"
-                ):
+                problem = f"{key}: cannot be read; store plain numbers or strings, no objects"
+                with sound(path, BROKEN_ARRAYS, problem):
                     arrays[key] = np.asarray(file[key])
-            return arrays
-
-
-def _neighbours(path: Path) -> dict[str, Array]:
-    """Return x, memory-mapped, and the arrays in the files beside it."""
-    others = {key: path.with_name(f"{key}.npy") for key in ("labels", "classes", "split", "items")}
-    return {"x": load_array(path)} | {
-        key: load_array(file) for key, file in others.items() if file.exists()
-    }
+    return arrays
 
 
 def load_array(path: Path) -> Array:
     """Return the array of a `.npy` file, memory-mapped."""
-    with _sound(path, "not a .npy file of plain numbers or strings"), opening(path):
+    with sound(path, BROKEN_ARRAYS, "not a .npy file of plain numbers or strings"):
         array: Array = np.load(path, mmap_mode="r", allow_pickle=False)
         return array
-
-
-@contextmanager
-def _sound(path: Path, problem: str) -> Iterator[None]:
-    """Turn the errors of a damaged file into a DataError."""
-    try:
-        yield
-    except DataError:
-        raise
-    except BROKEN_ARRAYS as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise DataError(f"{path}: {problem} ({reason})") from None
 
 
 def _needed(path: Path, arrays: dict[str, Array], key: str) -> Array:

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from spml.errors import DataError
-from spml.files import opening
+from spml.files import sound
 
 BATCH = 8192  # rows that are decoded at once
 SUFFIXES = (".parquet", ".pq")
 
 
-@contextmanager
-def arrow_errors(path: Path, problem: str = "not a sound Parquet file") -> Iterator[None]:
+def arrow_errors(
+    path: Path, problem: str = "not a sound Parquet file"
+) -> AbstractContextManager[None]:
     """Turn errors of pyarrow and of the system about a file into a DataError that names it."""
     import pyarrow as pa
 
-    try:
-        with opening(path):
-            yield
-    except (pa.ArrowException, UnicodeDecodeError, MemoryError, OverflowError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise DataError(f"{path}: {problem} ({reason}); write it again") from None
+    errors = (pa.ArrowException, UnicodeDecodeError, MemoryError, OverflowError)
+    return sound(path, errors, problem, "; write it again")
 
 
 def is_text(kind: Any) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -71,16 +72,9 @@ def read(
             raise UserError(f"{source} is no table of yours; leave out the names of columns")
         return _named(str(source), folder, kind)
 
-    def from_path(path: Path, listed: ClassList | None) -> Tables:
-        return _from_path(path, folder, Reading(kind, listed, on_error, columns or Columns()))
-
-    listed = class_list(classes)
-    tables = from_path(Path(source), listed)
-    if not others:
-        return tables
-    return _add_files(
-        tables, others, from_path, source=Path(source), classes=listed, on_error=on_error
-    )
+    reading = Reading(kind, class_list(classes), on_error, columns or Columns())
+    tables = _from_path(Path(source), folder, reading)
+    return _add_files(tables, others, Path(source), folder, reading) if others else tables
 
 
 def version(source: str | Path, root: str | Path | None = None) -> str:
@@ -141,17 +135,11 @@ def _from_path(path: Path, root: Path | None, reading: Reading) -> Tables:
 
 
 def _add_files(
-    tables: Tables,
-    files: dict[str, Path],
-    reader: Callable[[Path, ClassList], Tables],
-    *,
-    source: Path,
-    classes: ClassList | None = None,
-    on_error: OnError | None = None,
+    tables: Tables, files: dict[str, Path], source: Path, root: Path | None, reading: Reading
 ) -> Tables:
     """Add one split for each file, in the classes of the training file, without its items."""
     main = next(iter(tables.values()))
-    listed = classes or ClassList({name: name for name in main.classes}, str(source))
+    listed = reading.classes or ClassList({name: name for name in main.classes}, str(source))
     joined = dict(tables)
     for split, path in files.items():
         if split in joined:
@@ -160,7 +148,7 @@ def _add_files(
                 f"{place}the rows of {split} are marked here, and --{split} names {path}; "
                 "give one of them"
             )
-        parts = reader(path, listed)
+        parts = _from_path(path, root, replace(reading, classes=listed))
         if len(parts) > 1 or not set(parts) <= {"train", split}:
             marked = " and ".join(parts)
             raise DataError(
@@ -168,7 +156,7 @@ def _add_files(
                 "unmark them"
             )
         table = _fitted(main, source, next(iter(parts.values())), path)
-        joined[split] = _without_known(joined, split, table, path, on_error)
+        joined[split] = _without_known(joined, split, table, path, reading.on_error)
     return {split: joined[split] for split in SPLITS if split in joined}
 
 

@@ -59,11 +59,12 @@ def read_table(path: Path, root: Path | None, reading: Reading) -> dict[str, Lab
         raise DataError(f"{path}: --features reads CSV files; write the table as one")
     builder.feature_names = [name for _, name in form.features]
     records = rows(form.used, form.texts)
-    if form.label is None:
-        _fill_wide(builder, form, records)
-    else:
+    long = "label" in form.at
+    if long:
         _fill_long(builder, form, _checked_long(builder, form, header, records))
-    return builder.tables(sort_classes=form.label is not None)
+    else:
+        _fill_wide(builder, form, records)
+    return builder.tables(sort_classes=long)
 
 
 def builder_of(path: Path, reading: Reading, root: Path | None = None) -> Builder:
@@ -143,19 +144,12 @@ def _separator(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Form:
-    """Positions of a table's columns; a table with a column `label` is in long form.
+    """Positions of a table's columns; a table with a column `label` is in long form."""
 
-    `classes` are the columns of single classes, `place` is the line of the header. Without `image`,
-    rows of features are numbered.
-    """
-
-    image: int | None
-    label: int | None
-    negative: int | None
-    split: int | None
-    classes: tuple[tuple[int, str], ...] = ()
-    place: int = 0
-    features: tuple[tuple[int, str], ...] = ()
+    at: dict[str, int]  # of image, label, negative and split; without image, rows are numbered
+    classes: tuple[tuple[int, str], ...]  # columns of single classes
+    features: tuple[tuple[int, str], ...]
+    place: int  # line of the header
 
     @classmethod
     def of(cls, header: Sequence[str], columns: Columns, place: int) -> Form:
@@ -176,34 +170,30 @@ class Form:
             raise DataError(f"no column 'image'; the columns are {listed(names)}; {remedy}")
         others = {i: name for i, name in enumerate(names) if i not in at.values()}
         if "label" not in at:
-            classes = _class_columns(
-                {i: others[i] for i in others if (i, others[i]) not in features}
-            )
-            return cls(at.get("image"), None, None, at.get("split"), classes, place, features)
+            at.pop("negative", None)
+            single = {i: name for i, name in others.items() if (i, name) not in features}
+            return cls(at, _class_columns(single), features, place)
         optional = [name for name in ("negative", "split") if name not in at]
         for name in others.values():
             hint = suggestion(name, optional, 0.8)
             if name.lower() not in COLUMNS and hint:
                 raise DataError(f"column {name!r} is not known{hint}")
-        negative, split = at.get("negative"), at.get("split")
-        return cls(at.get("image"), at["label"], negative, split, (), place, features)
+        return cls(at, (), features, place)
 
     @property
     def used(self) -> list[int]:
         """Positions of all columns that are read."""
-        labels = [i for i in (self.label, self.negative) if i is not None]
-        return [*self.texts, *labels, *(i for i, _ in (*self.classes, *self.features))]
+        return [*self.at.values(), *(i for i, _ in (*self.classes, *self.features))]
 
     @property
     def texts(self) -> list[int]:
         """Positions of the columns that must hold text."""
-        return [i for i in (self.image, self.split) if i is not None]
+        return [self.at[name] for name in ("image", "split") if name in self.at]
 
     def row(self, builder: Builder, place: int, cells: Sequence[Any]) -> int:
         """Return the row of a record, with its features."""
-        split = "" if self.split is None else cells[self.split]
-        item = str(len(builder)) if self.image is None else cells[self.image]
-        split = split_of(builder, place, split)
+        item = cells[self.at["image"]] if "image" in self.at else str(len(builder))
+        split = split_of(builder, place, cells[self.at["split"]] if "split" in self.at else "")
         row = builder.row(item_of(builder, place, item), place, split)
         if self.features:
             with builder.located(place):
@@ -215,7 +205,7 @@ class Form:
         """Return the likely remedy of a cell in a class column that is no label."""
         if is_number(cell):
             return recipe([name for _, name in self.classes]) or FEATURES
-        if self.image is None:
+        if "image" not in self.at:
             return "a column of names of rows is called 'id', or --image-column"
         return "a column of class names is called 'label', or --label-column"
 
@@ -273,13 +263,12 @@ def split_of(builder: Builder, place: int, split: str) -> str:
 
 def _fill_long(builder: Builder, form: Form, rows: Iterator[Record]) -> None:
     """Add records whose cells hold class names joined by `|`, or lists of names."""
-    assert form.label is not None
     for place, cells in rows:
         with builder.record():
             row = form.row(builder, place, cells)
-            builder.names(row, cells[form.label], 1, place)
-            if form.negative is not None:
-                builder.names(row, cells[form.negative], -1, place)
+            for name, value in (("label", 1), ("negative", -1)):
+                if name in form.at:
+                    builder.names(row, cells[form.at[name]], value, place)
 
 
 def _fill_wide(builder: Builder, form: Form, rows: Iterator[Record]) -> None:
@@ -311,14 +300,14 @@ def _checked_long(
         head.append(record)
         yield record
 
-    def holds_values(column: int | None) -> bool:
-        cells = {str(cells[column]).strip() for _, cells in head if column is not None} - {""}
+    def holds_values(column: int) -> bool:
+        cells = {str(cells[column]).strip() for _, cells in head} - {""}
         return bool(cells) and cells <= VALUES.keys()
 
     if builder.classes is None and builder.reading.columns.label is None:
         named = form.used
         others = [name for i, name in enumerate(header) if i not in named and holds_values(i)]
-        if others and holds_values(form.label):
+        if others and holds_values(form.at["label"]):
             problem = "column 'label' holds nothing but 1, 0 and -1, and so does"
             remedy = "if each column is a class, call this one otherwise"
             remedy += "; if it holds names, give them with --classes"

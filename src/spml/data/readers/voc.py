@@ -10,7 +10,7 @@ from spml.data.names import ClassList
 from spml.data.readers.builder import Builder, Kind, Reading
 from spml.data.table import LabelTable
 from spml.errors import DataError
-from spml.files import folder_with, opening, split_lines
+from spml.files import folder_with, sound, split_lines
 
 CLASSES = (
     *("aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow"),
@@ -18,6 +18,7 @@ CLASSES = (
     *("train", "tvmonitor"),
 )
 SIDES = ("xmin", "ymin", "xmax", "ymax")
+BROKEN = (ElementTree.ParseError, ValueError)  # errors of a damaged annotation
 LISTS = {"train": "train", "test": "val"}  # the official val list is the benchmark's test set
 
 
@@ -68,19 +69,11 @@ def voc_boxes(table: LabelTable, pictures: Path) -> Iterator[tuple[int, int, flo
     column = {name: i for i, name in enumerate(table.classes)}
     for row, item in enumerate(table.items):
         path = pictures.parent / "Annotations" / f"{Path(item).stem}.xml"
-        try:
-            with opening(path):
-                tree = ElementTree.parse(path)
-            for entry in tree.iterfind("object"):
+        with sound(path, BROKEN, "not a VOC annotation", "; unpack the archive again"):
+            for entry in ElementTree.parse(path).iterfind("object"):
                 name, difficult = entry.findtext("name", ""), entry.findtext("difficult", "0")
                 if name in column and difficult != "1":
                     left, top, right, bottom = (
                         float(entry.findtext(f"bndbox/{side}", "")) for side in SIDES
                     )
                     yield row, column[name], (right - left + 1) * (bottom - top + 1)
-        except (ElementTree.ParseError, ValueError) as error:
-            if isinstance(error, DataError):
-                raise
-            raise DataError(
-                f"{path}: not a VOC annotation ({error}); unpack the archive again"
-            ) from None
