@@ -91,7 +91,9 @@ class FastForward:
 
     def _record(self, step: nn.Module, x: Tensor) -> Any:
         """Return the step as a graph; None if recording fails."""
-        _silence_warnings()
+        # torch warns of graphs whose loss is computed outside, as it is here
+        warnings.filterwarnings("ignore", message="Attempting to run cuBLAS")
+        torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
 
         def record() -> Any:
             began = time.perf_counter()
@@ -126,14 +128,6 @@ class _Cast(nn.Module):
         if isinstance(outcome, Tensor):
             return outcome.float()
         return outcome[0].float(), outcome[1].float()
-
-
-def _silence_warnings() -> None:
-    """Silence torch's warnings on graphs whose loss is computed outside, as it is here."""
-    warnings.filterwarnings("ignore", message="Attempting to run cuBLAS")
-    mismatch = getattr(torch.autograd.graph, "set_warn_on_accumulate_grad_stream_mismatch", None)
-    if mismatch is not None:
-        mismatch(False)
 
 
 def record_scoring(score: Score, x: Tensor) -> Score:

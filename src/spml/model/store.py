@@ -158,13 +158,17 @@ def check_model(folder: Path, best: int, last: int | None = None) -> None:
 
 
 def _tensors(path: Path) -> Mapping[str, Tensor]:
+    from safetensors import safe_open
+
     if not path.is_file():
         raise UserError(f"{path}: no such file of weights; {DAMAGED}")
     try:
         tensors = read_tensors(path)
     except UserError as error:
         raise UserError(f"{error}; {DAMAGED}") from error
-    if _checksum(path) not in (None, _digest(tensors)):
+    with safe_open(path, "pt") as file:
+        checksum = (file.metadata() or {}).get(CHECKSUM)  # older models have none
+    if checksum not in (None, _digest(tensors)):
         raise UserError(
             f"{path}: its checksum does not fit: it was changed or is damaged; {DAMAGED}"
         )
@@ -196,14 +200,6 @@ def _digest(tensors: Mapping[str, Tensor]) -> str:
         digest.update(f"{name} {value.dtype} {list(value.shape)}".encode())
         digest.update(value.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
-
-
-def _checksum(path: Path) -> str | None:
-    """The digest stored in the file; None if it was stored without one."""
-    from safetensors import safe_open
-
-    with safe_open(path, "pt") as file:
-        return (file.metadata() or {}).get(CHECKSUM)
 
 
 def read_info(folder: Path) -> ModelInfo:

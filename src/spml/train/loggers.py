@@ -45,10 +45,14 @@ class RunLogger:
 
     def open(self, run: Path, config: Mapping[str, Any]) -> None:
         """Begin or continue the run at the tracker; UserError if the tracker refuses."""
+        from lightning.fabric.loggers.csv_logs import CSVLogger
+        from lightning.fabric.loggers.tensorboard import TensorBoardLogger
+
         self._run = Run(run)
         if not self.remote:
             shutil.rmtree(run / self.name, ignore_errors=True)
-            self._logger = _local_logger(self.name, run)
+            kind = CSVLogger if self.name == "csv" else TensorBoardLogger
+            self._logger = kind(run, name="", version=self.name)
             return
         stored = self._stored()
         try:
@@ -121,15 +125,6 @@ class RunLogger:
         if self.remote:
             entry = {"logger": self.name, "id": self._logger.version, "lines": self._written}
             write_json(self._run.folder / names.LOGGER, entry)
-
-
-def _local_logger(name: str, run: Path) -> Any:
-    """Return Lightning's logger that writes to RUN/name."""
-    from lightning.fabric.loggers.csv_logs import CSVLogger
-    from lightning.fabric.loggers.tensorboard import TensorBoardLogger
-
-    kind = CSVLogger if name == "csv" else TensorBoardLogger
-    return kind(run, name="", version=name)
 
 
 def _remote_logger(name: str, run: Run, number: str | None) -> Any:
