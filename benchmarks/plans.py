@@ -165,6 +165,8 @@ def make(setup: Setup, every: Sequence[Plan], store: RunStore, options: argparse
                         else record["error"]
                     )
                     print(f"{run.table}; {run.row}; {run.stage} {run.seed}; {figure}", flush=True)
+    except KeyboardInterrupt:
+        print("interrupted; unfinished runs keep their checkpoints", flush=True)
     finally:
         workers.stop()
 

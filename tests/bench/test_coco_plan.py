@@ -107,3 +107,40 @@ def test_a_rehearsal_trains_tiny_models_and_records_apart(
     plan = stored(tmp_path / "scratch" / "rehearsal" / "plan.json")
     assert {run["settings"]["backbone"] for run in plan["runs"]} == {"tiny"}
     assert f"{len(plan['runs'])} pending" in capsys.readouterr().out
+
+
+def test_records_return_in_archives_of_limited_size(benchmarks, tmp_path, monkeypatch, capsys):
+    import away
+
+    monkeypatch.setattr(away, "ROOT", tmp_path / "repository")
+    monkeypatch.setattr(away, "PIECE_LIMIT", 3000)
+    records = tmp_path / "home" / "code" / away.RESULTS
+    (records / "scores" / "c").mkdir(parents=True)
+    for name in ("a.json", "b.json", "scores/c/test.npz"):
+        (records / name).write_text(name * 100)
+    (tmp_path / "home" / "log").write_text("Table A; an\n")
+    run(monkeypatch, away, "pack", "--home", tmp_path / "home", "--out", tmp_path / "out")
+    assert "3 new files; the plan has ended" in capsys.readouterr().out
+    assert len(list((tmp_path / "out").glob("records-*.tar"))) == 2
+    kept = tmp_path / "repository" / away.RESULTS
+    kept.mkdir(parents=True)
+    (kept / "a.json").write_text("kept")
+    run(monkeypatch, away, "keep", tmp_path / "out", "--results", kept)
+    assert (kept / "a.json").read_text() == "kept"
+    assert (kept / "b.json").read_text() == "b.json" * 100 and (kept / "scores" / "c").is_dir()
+    assert capsys.readouterr().out.startswith("2 new files")
+
+
+def test_pieces_are_carried_one_by_one(benchmarks, staged, tmp_path, monkeypatch, capsys):
+    import away
+    import stage
+
+    monkeypatch.setattr(away, "CARRY", tmp_path / "carry")
+    run(monkeypatch, stage, "parts", staged, "--out", tmp_path / "parts", "--megabytes", 0)
+    for number in range(len(list((tmp_path / "parts").iterdir()))):
+        run(monkeypatch, away, "put", tmp_path / "parts", number)
+        run(monkeypatch, away, "unpack", "--home", tmp_path / "home")
+    assert capsys.readouterr().out.strip().endswith(f"5 pictures in {tmp_path / 'home'}")
+    words = away.roots(tmp_path / "home", ["few=4,1"])
+    assert words == ["--data", f"few={tmp_path / 'home' / 'roots' / 'few'}"]
+    assert len(load("coco", tmp_path / "home" / "roots" / "few").observed) == 4
