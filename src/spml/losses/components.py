@@ -210,9 +210,9 @@ class OutsideGap(TwoThresholds):
 class Gaussian(Component):
     """exp(-(p - mu)^2 / (2 sigma^2)): entries near mu count most."""
 
-    def __init__(self, mu: RampLike, sigma: RampLike, lag: int = 0) -> None:
+    def __init__(self, mu: RampLike, sigma: RampLike) -> None:
         super().__init__()
-        self.mu, self.sigma = Ramp(mu, lag=lag), Ramp(sigma, lag=lag)
+        self.mu, self.sigma = Ramp(mu), Ramp(sigma)
         self.sigma.require(lambda sigma: sigma > 0, "sigma must be positive")
         self.formula = f"exp(−(p − μ)²/(2σ²)), μ = {self.mu}, σ = {self.sigma}"
 

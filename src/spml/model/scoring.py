@@ -115,21 +115,10 @@ def score_batches(
 
 
 def predict_logits(
-    model: nn.Module,
-    feed: Feed,
-    batch_size: int,
-    device: torch.device | str = "cpu",
-    advance: Callable[[int], None] | None = None,
+    model: nn.Module, feed: Feed, batch_size: int, device: torch.device | str = "cpu"
 ) -> Logits:
-    """Return logits (items, classes) in the table's order.
-
-    `advance` receives the number of items of each scored batch.
-    """
-    parts: list[Tensor] = []
-    for logits, rows in score_batches(model, feed, batch_size, device):
-        parts.append(logits)
-        if advance is not None:
-            advance(len(rows))
+    """Return logits (items, classes) in the table's order."""
+    parts = [logits for logits, _ in score_batches(model, feed, batch_size, device)]
     return torch.cat(parts).cpu().numpy()
 
 
