@@ -18,7 +18,7 @@ RampLike: TypeAlias = Any  # a number, (start, end), one value per class, or a p
 
 @dataclass(frozen=True, eq=False)
 class Context:
-    """What a part of a loss may use besides its first argument.
+    """Batch, epoch and optional inputs that the parts of a loss may use.
 
     Attributes:
         logits: (items, classes), float32 or wider, detached.

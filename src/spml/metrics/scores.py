@@ -1,4 +1,4 @@
-"""Logits and labels as checked arrays: their average precision, and the thresholds they reach."""
+"""Check logits and labels, compute average precision, compare logits with thresholds."""
 
 import sys
 import warnings

@@ -1,4 +1,4 @@
-"""Precision, recall and F1 of tags, predicted by thresholds or decided before."""
+"""Precision, recall and F1 of tags, or of logits and their thresholds."""
 
 from dataclasses import dataclass
 
@@ -53,7 +53,7 @@ def threshold_metrics(
 
 
 def tag_metrics(tags: Mask, labels: Labels) -> ThresholdMetrics:
-    """Precision, recall and F1 of tags decided before; labels are 1, -1 and 0 (left out)."""
+    """Precision, recall and F1 of predicted tags; labels are 1, -1 and 0 (left out)."""
     positive = labels == 1
     hits = (tags & positive).sum(axis=0)
     chosen = (tags & (labels != 0)).sum(axis=0)

@@ -42,10 +42,10 @@ def attempt(
 
 
 class FastForward:
-    """A training step's forward pass: as it is (`how` none), from CUDA graphs or compiled.
+    """Forward pass of a training step: eager (`how` none), from CUDA graphs, or compiled.
 
     A graph or compiled step serves batches of one shape, that of the first batch. Other batches,
-    such as the last of an epoch, run as they are.
+    such as the last of an epoch, run eagerly.
     """
 
     def __init__(

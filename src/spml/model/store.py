@@ -94,7 +94,7 @@ class ModelInfo:
     format: int = FORMAT
 
     def calibrate(self) -> Calibration:
-        """The module that maps logits to logits of the probabilities that thresholds refer to."""
+        """The module that calibrates logits; thresholds refer to the sigmoid of its output."""
         return Calibration(self.calibration, len(self.classes))
 
     def cuts(self) -> Tensor:

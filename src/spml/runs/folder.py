@@ -94,7 +94,7 @@ class RunFolder:
 
     @property
     def _moving(self) -> Path:
-        """The same folder while files move in or out: all that it holds belongs to the run."""
+        """Folder of that run while its files are moved in or out, so that it may be incomplete."""
         return self.path / ".moving"
 
     def check(self, config: Record, *, resume: bool, overwrite: bool) -> bool:

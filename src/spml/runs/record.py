@@ -92,7 +92,7 @@ def _content(table: LabelTable, row: int) -> bytes:
 
 
 def other_data(config: Mapping[str, Any], data_sha256: str) -> bool:
-    """Whether a run was trained on data with another fingerprint; False if it has none."""
+    """Whether a run was trained on data with another fingerprint; False if it recorded none."""
     return config.get(DATA_HASH) not in (None, data_sha256)
 
 

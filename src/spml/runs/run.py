@@ -267,7 +267,7 @@ class Run:
 
     @cached_property
     def scored(self) -> Scored | None:
-        """Logits and labels of test, or else of validation; None without either."""
+        """Logits and labels of the test rows, else of the validation rows; None without either."""
         on_test = self._scored("test", self.test_truth)
         return on_test or self._scored("val", self.val_truth)
 

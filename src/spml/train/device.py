@@ -137,7 +137,7 @@ class Processes:
         return gathered[:length]
 
     def agreed(self, value: bool) -> bool:
-        """Return the value of the first process."""
+        """Return the value that rank 0 has, in every process."""
         if self.count == 1:
             return value
         flag = torch.tensor(int(value), device=self.device)

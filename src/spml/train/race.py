@@ -148,7 +148,7 @@ class Race:
         return order[:num_best]
 
     def _cross_fit(self) -> tuple[str, str]:
-        """Hold out every row once, score it by candidates that were not trained on it, compare."""
+        """Compare candidates on all rows, each scored by models that were not trained on it."""
         every, val = self.experiment.train_rows, self.experiment.val_rows
         rows = np.sort(np.concatenate([every, val]))
         order = np.random.default_rng(key(self.settings.seed, 0, 3)).permutation(rows)

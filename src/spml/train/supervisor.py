@@ -123,7 +123,7 @@ def _leave() -> None:
 
 
 class Supervisor:
-    """A block in which the processes of a run end together.
+    """Context in which the processes of a run end together.
 
     Workers delay their error: if rank 0 fails with the same one, only rank 0 reports it and then
     stops the workers it started.
