@@ -54,8 +54,8 @@ def test_the_first_runs_are_those_with_reference_figures(coco_plan, outcomes):
     published, tuned = coco_plan.plans("22k")[1::2][:2]
     trials = {run.id for case in tuned.cases for run in tuned.trials(case, look)}
     assert {run.id for run in published.runs(look)} <= trials and len(published.cases) == 15
-    kept = plans.scored(coco_plan.plans("22k"))
-    assert sorted(name.partition("-")[0] for name in kept) == ["an", "gr"]
+    selected = plans.scored(coco_plan.plans("22k"))
+    assert sorted(name.partition("-")[0] for name in selected) == ["an", "gr"]
 
 
 @pytest.fixture
