@@ -27,6 +27,7 @@ lint: $(VENV)/.ready-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python tools/figures_check.py
+	$(BIN)/python tools/verdicts_check.py
 
 format: $(VENV)/.ready-dev
 	$(BIN)/ruff check --fix .

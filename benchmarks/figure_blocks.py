@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from claims import OPEN, studies
-from recorded import Recorded, doubts, markdown, quoted_figure
+from claims import studies
+from recorded import OPEN, Recorded, doubts, markdown, quoted_figure
 
 from spml.analysis.confidences import FEWEST, Assumptions, Distinguishability
 from spml.analysis.plots import figure_of

@@ -34,6 +34,7 @@ FROM_FILES = frozenset({LITE0, "tf_efficientnet_lite2", "mobilenetv2_100"})
 LR = 5e-5
 RATES = Grid((2e-5, LR, 1e-4))
 FRESH = (1, 2, 3)
+SECONDS = 17  # of a run on an H200, where 15 runs share the device
 ONE_RATE = {"smile": "smile at one rate", "mime": "mime at one rate"}  # a method, and its row
 # of runs that only show that a machine can make them
 TINY = {"backbone": "tiny", "weights": "none", "size": 64, "epochs": 1}
@@ -107,10 +108,15 @@ def to_come(every: Sequence[Plan], store: RunStore) -> dict[str, int]:
         for plan in every
     }
     return {
-        plan.table: open_rows[plan.table] * len(plan.seeds)
-        for plan in every
-        if open_rows[plan.table]
+        plan.table: open_rows[plan.table] * plan.wanted for plan in every if open_rows[plan.table]
     }
+
+
+def cost(every: Sequence[Plan], store: RunStore) -> str:
+    """Return how many runs are not recorded yet, and their time."""
+    pending = sum(store.outcome(run.id) is None for run in needed(every, store))
+    left = pending + sum(to_come(every, store).values())
+    return f"{left} runs, about {SECONDS * left:,} s on an H200"
 
 
 def scored(every: Sequence[Plan]) -> frozenset[str]:
@@ -259,3 +265,4 @@ def command_line(setup: Setup, about: str | None) -> None:
         }
         counts = write_overview(options.plan, needed(every, store), store, **known)
         print(", ".join(f"{number} {state}" for state, number in counts.items()))
+        print(f"open, with final runs after trials: at most {cost(every, store)}")

@@ -7,7 +7,7 @@ import io
 import json
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ class Recorded:
     store: RunStore
     pixels: str
     setup: Setup = VOC
+    documents: dict[str, Record] = field(default_factory=dict, compare=False)
 
     @classmethod
     def read(
@@ -49,7 +50,9 @@ class Recorded:
         return next(plan for plan in self.every if plan.table == name)
 
     def table(self, plan: Plan, base: str | None = None) -> Table:
-        return table(collected(plan, self.store.outcome), base or against(plan))
+        if plan.table not in self.documents:
+            self.documents[plan.table] = collected(plan, self.store.outcome)
+        return table(self.documents[plan.table], base or against(plan))
 
     def row(self, name: str, label: str) -> Row:
         return next(row for row in self.table(self.plan(name)).rows if row.label == label)
@@ -65,10 +68,10 @@ class Recorded:
     def done(self, plan: Plan) -> tuple[int, int]:
         """Number of recorded runs, and of all runs of the table, including those not chosen yet."""
         runs = plan.runs(self.store.outcome)
-        to_come = sum(plan.undecided(case, self.store.outcome) for case in plan.cases) * len(
-            plan.seeds
-        )
-        return sum(self.record(run) is not None for run in runs), len(runs) + to_come
+        open_rows = sum(plan.undecided(case, self.store.outcome) for case in plan.cases)
+        return sum(self.record(run) is not None for run in runs), len(
+            runs
+        ) + open_rows * plan.wanted
 
     def repeat(self, runs: Sequence[Run]) -> str:
         """The command that repeats runs that differ only in their seeds."""
@@ -109,13 +112,15 @@ def progress(known: Recorded, plan: Plan, case: Case) -> str:
     if plan.undecided(case, known.store.outcome):
         done = sum(known.record(run) is not None for run in trials)
         return f"{OPEN} ({done} of {len(trials)} trials)"
-    return f"{OPEN} (0 of {len(plan.seeds)})"
+    return f"{OPEN} (0 of {plan.wanted})"
 
 
-def interval(v: Comparison, sign: int = 1) -> str:
+def interval(v: Comparison, sign: int = 1, digits: int = 2) -> str:
     """A difference with its 95 % interval; sign -1 negates both."""
-    low, high = sorted((sign * v.low, sign * v.high))
-    return f"{signed(sign * v.difference)} [{signed(low)}, {signed(high)}]"
+    ends = sorted((sign * v.low, sign * v.high))
+    low, high = (signed(end, digits) for end in ends)
+    text = f"{signed(sign * v.difference, digits)} [{low}, {high}]"
+    return text + ", one seed" * (v.p is None)
 
 
 def measured(row: Row) -> str:
@@ -181,7 +186,7 @@ def trial_state(known: Recorded, plan: Plan) -> str:
 
 
 def runs_csv(known: Recorded) -> str:
-    """Every run of every table: its figures, its record and the command that repeats it."""
+    """Every ended run of every table: its figures, its record and the command that repeats it."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(
@@ -195,6 +200,8 @@ def runs_csv(known: Recorded) -> str:
                 *(("trial", run) for run in trials),
                 *(("final", run) for run in known.finals(plan, case)),
             ]:
+                if known.store.outcome(run.id) is None:
+                    continue
                 won = part == "trial" and chosen is not None and chosen.id == run.id
                 writer.writerow(
                     [

@@ -134,7 +134,7 @@ def test_with_all_runs_only_the_parts_that_need_scores_are_open(reproduction, fi
         "claims",
         "confidences",
     }
-    assert shown["claims"].count("| not run yet |") == 3 and " 3 wait for runs." in shown["claims"]
+    assert shown["claims"].count("| not run yet |") == 4 and " 4 wait for runs." in shown["claims"]
     assert re.search(r"\| ll_r \| 80\.\d\d ± 0\.\d\d \| [+−]?\d\.\d\d \[", shown["table-b"])
     assert "\n\nTrials: 90 of 90 done." in shown["table-b"]
     assert re.search(
@@ -152,6 +152,35 @@ def test_with_all_runs_only_the_parts_that_need_scores_are_open(reproduction, fi
 def again(reproduction, filled, tmp_path):
     """Read the records again after they were changed."""
     return lambda: reproduction.Recorded.read(tmp_path, tmp_path / "plan.json")
+
+
+def test_equal_budgets_have_nine_trials_and_the_draws_three_seeds_each(reproduction, filled):
+    budgets, draws = filled.plan("equal budgets"), filled.plan("draws")
+    look = filled.store.outcome
+    assert {len({run.id for run in budgets.trials(case, look)}) for case in budgets.cases} == {9}
+    trials = [run for case in budgets.cases for run in budgets.trials(case, look)]
+    assert not any("eps" in run.options for run in trials)
+    for case in draws.cases:
+        finals = draws.finals(case, look)
+        drawn = {(run.settings.get("observe_seed"), run.seed) for run in finals}
+        assert len({run.id for run in finals}) == 9
+        assert drawn == {(draw, seed) for draw in (None, 1201, 1202) for seed in (1, 2, 3)}
+    lines = [row for row in filled.table(draws, "gr").rows if row.label != "gr"]
+    assert {(row.versus.draws, row.versus.seeds) for row in lines} == {(3, 9)}
+
+
+def test_the_settings_in_question_hold_the_paper_s_and_the_best_of_one_seed(reproduction):
+    import claims
+    from voc_plan import IN_QUESTION
+
+    for study in claims.studies(reproduction.Recorded.read()):
+        named = {label for pair in IN_QUESTION[study.name] for label in pair}
+        lines = dict.fromkeys(point.line for point in study.points)
+        if study.name in ("β", "α"):
+            groups = [[p for p in study.points if p.line == line] for line in lines]
+            assert named >= {max(some, key=lambda p: p.test_map).label for some in groups}
+        else:
+            assert max(study.points, key=lambda p: p.val_map).label in named
 
 
 def change(path, **entries):
@@ -238,8 +267,10 @@ def test_runs_of_two_tables_are_trained_once_and_final_runs_are_added(
 
     store = RunStore(tmp_path)
     before = len(plans.needed(every, store))
-    assert set(plans.to_come(every, store)) == {"Table B", "Table 3"}
-    known |= {run.id: {"seed": run.seed, **done()} for run in plans.needed(every, store)}
+    tuned = {"Table B", "Table 3", "equal budgets", "draws"}
+    assert set(plans.to_come(every, store)) == tuned
+    for _ in range(2):  # the second time, the trials that follow the learning rates
+        known |= {run.id: {"seed": run.seed, **done()} for run in plans.needed(every, store)}
     assert len(plans.needed(every, store)) > before and plans.to_come(every, store) == {}
     assert plans.against(every[0]) == "gr" and len(plans.scored(every)) == 2 + 6
     assert "| gr | 40.00 | 87.44 | -47.44 |" in plans.beside_reference(

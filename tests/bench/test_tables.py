@@ -170,7 +170,11 @@ def test_runs_are_compared_on_their_common_resamples():
         return done(bootstrap={"seed": 1, "images": 9, "maps": [*maps]})
 
     rows = small(["a", "b"], known=[record(1.0, 2.0, 90.0), record(3.0, 5.0)], against="a").rows
-    assert (rows[1].versus.low, rows[1].versus.high) == (pytest.approx(2.025), pytest.approx(2.975))
+    reach = 1.959964 * statistics.stdev([2.0, 3.0])
+    assert (rows[1].versus.low, rows[1].versus.high) == (
+        pytest.approx(-reach),
+        pytest.approx(reach),
+    )
 
 
 def test_quoted_figures_stand_in_their_own_columns_and_doubtful_ones_are_marked():

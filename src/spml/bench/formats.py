@@ -11,7 +11,7 @@ from spml.bench.plan import benchmark
 from spml.bench.published import COLUMNS, PAPER, Quote
 from spml.bench.tables import THIRDS, Row, Table
 from spml.data.benchmarks import BENCHMARKS
-from spml.report.format import NONE, render, signed
+from spml.report.format import NONE, chance, render, signed
 from spml.report.groups import ESTIMATE, ResultTable, Summary
 
 
@@ -73,9 +73,11 @@ def _notes(table: Table, brief: bool) -> list[str]:
     if any(row.versus is not None for row in table.rows):
         interval = "" if brief else "its 95 % interval "
         notes.append(
-            f"− {table.against}: difference over the same seeds, {interval}and p by resampled "
-            "test images; both ignore the variation between seeds."
+            f"− {table.against}: difference over the same seeds, {interval}and p over test images "
+            f"and seeds{_draws(table)}."
         )
+        if any(row.versus is not None and row.versus.p is None for row in table.rows):
+            notes.append("With one seed the interval covers test images alone: no verdict.")
     elif table.against and sum(row.seeds > 0 for row in table.rows) > 1:
         needs = "test images with complete labels"
         if table.figure == "test mAP":
@@ -94,13 +96,19 @@ def _notes(table: Table, brief: bool) -> list[str]:
     return notes
 
 
+def _draws(table: Table) -> str:
+    """Return how many draws of the observed labels the comparisons of a table cover."""
+    least = min(row.versus.draws for row in table.rows if row.versus is not None)
+    return f", over {least} draws of the observed labels" if least > 1 else ", over one draw"
+
+
 def versus(row: Row, *, brief: bool = False) -> str:
     """Return the difference between a row and the row it is compared with."""
     if row.versus is None:
         return ""
     v = row.versus
     interval = "" if brief else f" [{signed(v.low)}, {signed(v.high)}]"
-    return f"{signed(v.difference)}{interval}, p = {v.p:.3f}"
+    return f"{signed(v.difference)}{interval}, {'one seed' if v.p is None else chance(v.p)}"
 
 
 def markdown(table: Table) -> str:

@@ -91,7 +91,7 @@ class LiveTable:
         return [
             case.label,
             f"{ended}/{len(trials)}" if trials else "",
-            f"{len(done)}/{len(self.plan.seeds)}",
+            f"{len(done)}/{self.plan.wanted}",
             "" if figures.mean is None else str(figures),
             ", ".join([*now, *([f"{failed} failed"] if failed else [])]),
         ]

@@ -84,6 +84,7 @@ class Plan:
 
     Attributes:
         seeds: seeds of the final runs.
+        draws: seeds that draw the observed labels of the final runs; None is the settings' draw.
         settings: training settings of all rows.
         search: how the settings of each row are chosen; None uses the row's own settings.
         trial_seed: seed of the trials.
@@ -96,6 +97,12 @@ class Plan:
     settings: SettingValues = field(default_factory=dict)
     search: Search | None = None
     trial_seed: int = 0
+    draws: tuple[int | None, ...] = (None,)
+
+    @property
+    def wanted(self) -> int:
+        """Number of final runs of a row."""
+        return len(self.seeds) * len(self.draws)
 
     def runs(self, outcomes: Outcomes) -> list[Run]:
         """Return the known runs: all trials, then the final runs of rows with finished trials."""
@@ -108,12 +115,14 @@ class Plan:
 
     def finals(self, case: Case, outcomes: Outcomes) -> list[Run]:
         """Return the final runs of a row; none before its settings are chosen."""
-        if self.search is None:
-            return [self.run(case, "final", seed) for seed in self.seeds]
-        best = self.chosen(case, outcomes)
+        best = self.run(case, "final", 0) if self.search is None else self.chosen(case, outcomes)
         if best is None:
             return []
-        return [self.run(case, "final", seed, best.options, **best.settings) for seed in self.seeds]
+        return [
+            self.run(case, "final", seed, best.options, **_drawn(best.settings, draw))
+            for draw in self.draws
+            for seed in self.seeds
+        ]
 
     def chosen(self, case: Case, outcomes: Outcomes) -> Run | None:
         """Return the trial with the best validation mAP, the first if several tie.
@@ -155,6 +164,10 @@ class Plan:
             },
             seed=seed,
         )
+
+
+def _drawn(settings: SettingValues, draw: int | None) -> SettingValues:
+    return settings if draw is None else {**settings, "observe_seed": draw}
 
 
 def done_in(record: Record | None) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 
 from spml.bench.plan import Outcomes, Plan, Record, benchmark, done_in
 from spml.bench.published import COLUMNS, Quote, other_quotes, paper_quote
-from spml.metrics.bootstrap import Comparison, compare
+from spml.metrics.bootstrap import Comparison, Measured, compare
 from spml.report.format import chosen_by
 from spml.report.groups import Summary
 
@@ -73,7 +73,7 @@ def collected(plan: Plan, outcomes: Outcomes) -> Record:
             "label": case.label,
             "method": case.method,
             "data": case.data or plan.data,
-            "wanted": len(plan.seeds),
+            "wanted": plan.wanted,
             "trials": [run.id for run in trials],
             "finals": [run.id for run in finals],
             "chosen": None,
@@ -153,23 +153,29 @@ def _chosen(best: Record | None) -> str:
 
 
 def _versus(own: list[Record], base: list[Record], key: str) -> Comparison | None:
-    """Compare with the base row's runs of the same seeds, on the resamples that all runs share."""
+    """Compare with the base row's runs of the same draws and seeds, on the resamples they share."""
 
-    def drawn(record: Record) -> tuple[int, int, int]:
-        return record["seed"], record["bootstrap"]["seed"], record["bootstrap"]["images"]
+    def drawn(record: Record) -> tuple[int | None, int, int, int]:
+        resampled = record["bootstrap"]
+        return draw_of(record), record["seed"], resampled["seed"], resampled["images"]
 
     rivals = {drawn(record): record for record in base if "bootstrap" in record}
     resampled = [record for record in own if "bootstrap" in record]
     pairs = [(record, rivals[drawn(record)]) for record in resampled if drawn(record) in rivals]
     if not pairs or key != "test_map":
         return None
-    number = min(len(run["bootstrap"]["maps"]) for pair in pairs for run in pair)
-    return compare(
-        [a["bootstrap"]["maps"][:number] for a, _ in pairs],
-        [b["bootstrap"]["maps"][:number] for _, b in pairs],
-        [a["result"]["test_map"] for a, _ in pairs],
-        [b["result"]["test_map"] for _, b in pairs],
-    )
+    return compare(*([_measured(record) for record in part] for part in zip(*pairs, strict=True)))
+
+
+def draw_of(record: Record) -> int | None:
+    """Return the seed that drew a run's observed labels."""
+    draw: int | None = record.get("config", {}).get("observe_seed")
+    return draw
+
+
+def _measured(record: Record) -> Measured:
+    maps = record["bootstrap"]["maps"]
+    return Measured(draw_of(record), record["seed"], record["result"]["test_map"], maps)
 
 
 def by_third(done: Sequence[Record]) -> dict[str, Summary]:

@@ -4,11 +4,12 @@ A run stores its mAP in each resample. Two runs on the same images are compared 
 resample, without their scores: hard images are hard for both, and their effect cancels.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import stdtr, stdtrit
 
 from spml.metrics.scores import Values, scores_and_labels
 
@@ -73,41 +74,113 @@ def _precision(
 
 
 @dataclass(frozen=True)
+class Measured:
+    """The test mAP of a run, and in each resample of the test images.
+
+    Runs with the same `draw` have the same observed labels, those with the same `seed` the same
+    training seed.
+    """
+
+    draw: Hashable
+    seed: Hashable
+    figure: float
+    maps: Sequence[float] | Floats
+
+
+@dataclass(frozen=True)
 class Comparison:
     """The difference of two rows, in points of mAP.
 
     Attributes:
-        difference: difference of the means over the common seeds.
-        low: low end of the interval with 95 % of the resampled differences.
+        difference: mean difference over the pairs of runs.
+        low: low end of the 95 % interval.
         high: high end of that interval.
-        p: twice the share of resamples in which the difference is 0 or has the other sign.
-        seeds: number of common seeds.
+        p: of a t-test that the difference is 0; None for one pair.
+        seeds: number of pairs of runs.
+        draws: number of draws of the observed labels among them.
     """
 
     difference: float
     low: float
     high: float
-    p: float
+    p: float | None
     seeds: int
+    draws: int = 1
+
+    @property
+    def sign(self) -> int:
+        """1 or -1 if the difference counts: several pairs, and an interval without 0; else 0."""
+        if self.p is None:
+            return 0
+        return int(self.low > 0) - int(self.high < 0)
 
 
-def compare(
-    own: Sequence[Sequence[float]],
-    others: Sequence[Sequence[float]],
-    figures: Sequence[float],
-    rivals: Sequence[float],
-) -> Comparison:
-    """Compare two rows, paired over images and seeds.
+def compare(own: Sequence[Measured], others: Sequence[Measured]) -> Comparison:
+    """Compare two rows over test images, training seeds and draws of the observed labels.
 
-    The interval covers the uncertainty of the test images, not of training.
-
-    Args:
-        own: resampled mAPs, a list for each seed; `others` are those of the other row.
-        figures: mAP of each seed; `rivals` are those of the other row.
+    Runs with the same draw and seed are paired; if there are none, runs in the order given. The
+    variance of the mean difference is the sum of three: that of the test images, by resampling
+    them, and those between the means of the seeds and between the means of the draws. The interval
+    is Student's, with Satterthwaite's degrees of freedom. The variance of images is the
+    covariance between runs (Obuchowski and Rockette, 1995): what resampling adds to one run alone
+    is part of the difference between seeds. No interval is narrower than that of the
+    resampled means. With a single pair it covers the test images alone.
     """
-    differences = np.mean(np.asarray(own, float) - np.asarray(others, float), axis=0)
-    low, high = np.quantile(differences, (0.025, 0.975))
-    fewer = min((differences <= 0).sum(), (differences >= 0).sum())
-    p = min(1.0, 2 * (1 + int(fewer)) / (1 + len(differences)))
-    difference = float(np.mean(figures) - np.mean(rivals))
-    return Comparison(difference, float(low), float(high), p, len(figures))
+    pairs = _pairs(own, others)
+    number = min(len(run.maps) for pair in pairs for run in pair)
+    gaps = np.array([a.figure - b.figure for a, b in pairs])
+    drawn = np.array([np.subtract(a.maps[:number], b.maps[:number]) for a, b in pairs], float)
+    among = [_between(gaps, [key(a) for a, _ in pairs]) for key in (_seed, _draw)]
+    spread = sum(variance for variance, _ in among)
+    resampled = float(drawn.mean(axis=0).var(ddof=1)) if number > 1 else 0.0
+    variance = max(_covariance(drawn) + spread, resampled)
+    unsure = sum(part**2 / freedom for part, freedom in among if freedom)
+    freedom = variance**2 / unsure if unsure else np.inf
+    difference, error = float(gaps.mean()), float(np.sqrt(variance))
+    reach = float(stdtrit(freedom, 0.975)) * error
+    p = 2 * float(stdtr(freedom, -abs(difference) / error)) if error else float(difference == 0)
+    return Comparison(
+        difference,
+        difference - reach,
+        difference + reach,
+        p if len(pairs) > 1 else None,
+        len(pairs),
+        len({run.draw for run, _ in pairs}),
+    )
+
+
+def _seed(run: Measured) -> Hashable:
+    return run.seed
+
+
+def _draw(run: Measured) -> Hashable:
+    return run.draw
+
+
+def _pairs(own: Sequence[Measured], others: Sequence[Measured]) -> list[tuple[Measured, Measured]]:
+    rivals = {(run.draw, run.seed): run for run in others}
+    pairs = [(run, rivals[run.draw, run.seed]) for run in own if (run.draw, run.seed) in rivals]
+    return pairs or list(zip(own, others, strict=False))
+
+
+def _between(gaps: Floats, levels: Sequence[Hashable]) -> tuple[float, int]:
+    """Variance of the mean that the difference between levels gives, and its degrees of freedom."""
+    groups: dict[Hashable, list[float]] = {}
+    for gap, level in zip(gaps, levels, strict=True):
+        groups.setdefault(level, []).append(float(gap))
+    means = [float(np.mean(group)) for group in groups.values()]
+    if len(means) < 2:
+        return 0.0, 0
+    return float(np.var(means, ddof=1)) / len(means), len(means) - 1
+
+
+def _covariance(drawn: Floats) -> float:
+    """Mean covariance of two runs over resamples of the images; of one run, its variance."""
+    number, resamples = drawn.shape
+    if resamples < 2:
+        return 0.0
+    covariances = np.atleast_2d(np.cov(drawn))
+    if number == 1:
+        return float(covariances[0, 0])
+    every = float(covariances.sum() - np.trace(covariances)) / (number * (number - 1))
+    return every if every > 0 else 0.0

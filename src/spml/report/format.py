@@ -51,6 +51,11 @@ def percent(value: float | None, digits: int = 2) -> str:
     return f"{value:.{digits}f}" if math.isfinite(value) else "not finite"
 
 
+def chance(p: float) -> str:
+    """p = 0.042 or p < 0.001."""
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+
+
 def signed(value: float | None, digits: int = 2) -> str:
     """+1.30 or −0.42, zero without a sign."""
     if value is None or not math.isfinite(value):

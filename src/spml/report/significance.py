@@ -1,4 +1,4 @@
-"""Significance of differences between methods: a paired bootstrap over test items."""
+"""Significance of differences between methods, over test items, seeds and draws."""
 
 from __future__ import annotations
 
@@ -8,9 +8,16 @@ from typing import Any
 import numpy as np
 
 from spml.errors import UserError
-from spml.metrics.bootstrap import RESAMPLES, Comparison, Floats, compare, resampled_map
+from spml.metrics.bootstrap import (
+    RESAMPLES,
+    Comparison,
+    Floats,
+    Measured,
+    compare,
+    resampled_map,
+)
 from spml.report import compare_figures
-from spml.report.format import NONE, signed
+from spml.report.format import NONE, chance, signed
 from spml.report.groups import Group, seeds
 from spml.report.measures import class_precision
 from spml.runs.run import Run
@@ -56,12 +63,10 @@ def significance(
         seeds_won = f"{won} of {len(pairs)}" if pairs else NONE
         row = {"label": group.label, "why_not": reason, "seeds": seeds_won, **_classes(*parts)}
         if not reason:
-            # each group is averaged over its runs within each resample
-            draws = [np.mean([drawn[id(run)] for run in part], axis=0) for part in parts]
-            maps = [float(np.mean([run.outcome("test_map") or 0.0 for run in p])) for p in parts]
-            comparison = compare(draws[:1], draws[1:], maps[:1], maps[1:])
+            own, rivals = ([_measured(run, drawn) for run in part] for part in parts)
+            comparison = compare(own, rivals)
             shown.append((groups.index(group), group.label, comparison))
-            row |= _verdict(comparison, pairs, resamples)
+            row |= _verdict(comparison)
         rows.append(row)
     return {
         "why_not": "",
@@ -82,6 +87,11 @@ def _drawn(runs: Sequence[Run], resamples: int, advance: Advance | None) -> dict
         if advance is not None:
             advance(number, len(runs))
     return drawn
+
+
+def _measured(run: Run, drawn: dict[int, Floats]) -> Measured:
+    seed, *draw = seeds(run)
+    return Measured(tuple(draw), seed, run.outcome("test_map") or 0.0, drawn[id(run)])
 
 
 def reference(groups: Sequence[Group], first: Run, against: str | None, baseline: str) -> Group:
@@ -124,22 +134,15 @@ def _other(group: Group, base: Group) -> str:
     return "" if same else f"other test labels than {base.label}"
 
 
-def _verdict(
-    own: Comparison, pairs: Sequence[tuple[float, float]], resamples: int
-) -> dict[str, Any]:
-    """Return the cells of a comparison: better or worse only if all shared seeds agree."""
-    agree = all((a > b) == (own.difference > 0) for a, b in pairs)
-    verdict = "not significant"
-    if own.low > 0 or own.high < 0:
-        verdict = "better" if own.low > 0 else "worse"
-        verdict = verdict if agree else "seeds disagree"
-    least = 2 / (1 + resamples)
+def _verdict(own: Comparison) -> dict[str, Any]:
+    """Return the cells of a comparison."""
+    unsure = "one seed" if own.p is None else "not significant"
     return {
         "difference": signed(own.difference),
         "range": f"{signed(own.low)} to {signed(own.high)}",
-        "p": f"≤ {least:.3f}" if own.p <= least else f"{own.p:.3f}",
-        "verdict": verdict,
-        "sure": verdict in ("better", "worse"),
+        "p": NONE if own.p is None else chance(own.p).removeprefix("p ").removeprefix("= "),
+        "verdict": {1: "better", -1: "worse"}.get(own.sign, unsure),
+        "sure": own.sign != 0,
     }
 
 
