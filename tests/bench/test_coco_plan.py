@@ -122,12 +122,12 @@ def test_records_return_in_archives_of_limited_size(benchmarks, tmp_path, monkey
     run(monkeypatch, away, "pack", "--home", tmp_path / "home", "--out", tmp_path / "out")
     assert "3 new files; the plan has ended" in capsys.readouterr().out
     assert len(list((tmp_path / "out").glob("records-*.tar"))) == 2
-    kept = tmp_path / "repository" / away.RESULTS
-    kept.mkdir(parents=True)
-    (kept / "a.json").write_text("kept")
-    run(monkeypatch, away, "keep", tmp_path / "out", "--results", kept)
-    assert (kept / "a.json").read_text() == "kept"
-    assert (kept / "b.json").read_text() == "b.json" * 100 and (kept / "scores" / "c").is_dir()
+    stored = tmp_path / "repository" / away.RESULTS
+    stored.mkdir(parents=True)
+    (stored / "a.json").write_text("stored")
+    run(monkeypatch, away, "keep", tmp_path / "out", "--results", stored)
+    assert (stored / "a.json").read_text() == "stored"
+    assert (stored / "b.json").read_text() == "b.json" * 100 and (stored / "scores" / "c").is_dir()
     assert capsys.readouterr().out.startswith("2 new files")
 
 

@@ -248,7 +248,7 @@ def prefetch(
             for group in groups:
                 pending.append((group, begin(pool, group)))
                 while len(pending) > PREFETCH or (
-                    len(pending) > 2 and sum(len(group) for group, _ in pending) > MOST
+                    len(pending) > 2 and sum(len(batch) for batch, _ in pending) > MOST
                 ):
                     done, finish = pending.popleft()
                     yield done, finish()
