@@ -168,9 +168,19 @@ def noise(*shape: int):
     return torch.randint(0, 256, shape, dtype=torch.uint8, generator=generator)
 
 
+def stored(path: Path) -> dict:
+    """The content of a JSON file."""
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def edit(path: Path, **values) -> None:
+    """Replace values of a JSON file."""
+    path.write_text(json.dumps(stored(path) | values, indent=2), encoding="utf-8")
+
+
 def outcome(folder: Path) -> dict:
     """result.json without its timings."""
-    result = json.loads((folder / "result.json").read_text())
+    result = stored(folder / "result.json")
     return {name: value for name, value in result.items() if name not in TIMINGS}
 
 

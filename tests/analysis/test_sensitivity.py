@@ -8,6 +8,7 @@ import pytest
 from spml.analysis.archive import FinishedRun, comparable, find, run_of
 from spml.analysis.figures import FIGURES, Source, draw, study_cases
 from spml.analysis.sensitivity import GR, LINES, STUDIES, sensitivity, short_form
+from tests.conftest import edit, stored
 
 
 def test_the_grid_is_the_papers():
@@ -76,9 +77,7 @@ def test_a_run_is_identified_by_its_configuration(make, tmp_path):
 @pytest.mark.parametrize(("selection", "name"), [("complete", "mAP"), ("observed", "estimate")])
 def test_the_axes_name_the_validation_figure(make, tmp_path, selection, name):
     file = make("gr-0", **published()) / "result.json"
-    file.write_text(
-        json.dumps({**json.loads(file.read_text()), "selection": selection, "test_map": None})
-    )
+    edit(file, selection=selection, test_map=None)
     draw(FIGURES["c"], Source(find(tmp_path)[0]), tmp_path)
     assert (tmp_path / "sensitivity.svg").read_text(encoding="utf-8").count(
         f">validation {name}, %<"
@@ -100,7 +99,7 @@ def test_a_record_and_a_folder_of_one_run_are_merged(make, tmp_path):
     folder = make("scores/gr-1", **published())
     result = {"val_map": 1.0, "best_epoch": 1, "selection": "complete"}
     record = {
-        "config": json.loads((folder / "config.json").read_text()),
+        "config": stored(folder / "config.json"),
         "history": [],
         "result": result,
     }

@@ -1,4 +1,3 @@
-import json
 from functools import partial
 
 import pytest
@@ -42,7 +41,3 @@ def job(scenes_file, tmp_path_factory):
     )
     assert run_pending(finished) == 4
     return finished
-
-
-def stored(path):
-    return json.loads(path.read_text(encoding="utf-8"))

@@ -9,8 +9,9 @@ import pytest
 from PIL import Image
 
 from spml.data import load
+from tests.conftest import stored
 
-from .conftest import done, stored
+from .conftest import done
 
 ROOT = Path(__file__).parents[2]
 

@@ -16,8 +16,9 @@ from spml.cli import main
 from spml.cli.commands.train import Train
 from spml.cli.set_options import parse_options
 from spml.train.resolve import method_options
+from tests.conftest import edit, stored
 
-from .conftest import done, stored
+from .conftest import done
 
 ROOT = Path(__file__).parents[2]
 CLASSES = ["a", "b", "c"]
@@ -183,10 +184,6 @@ def test_the_settings_in_question_hold_the_paper_s_and_the_best_of_one_seed(repr
             assert max(study.points, key=lambda p: p.val_map).label in named
 
 
-def change(path, **entries):
-    path.write_text(json.dumps({**stored(path), **entries}))
-
-
 def test_an_unfinished_row_shows_its_number_of_seeds(reproduction, filled, again, tmp_path):
     import recorded
 
@@ -206,10 +203,10 @@ def test_early_stops_are_counted_or_reported_as_absent(reproduction, filled, aga
     case = next(case for case in plan.cases if case.label == "early stop")
     history = [{"epoch": at, "val_map": 80.0 - at * (at > 6)} for at in range(9)]
     for run in filled.finals(plan, case):
-        change(tmp_path / f"{run.id}.json", history=history)
+        edit(tmp_path / f"{run.id}.json", history=history)
     absent = "No run stopped early: validation mAP is never more than 8.00 below"
     assert absent in reproduction.Page(again()).switches()
-    change(tmp_path / f"{run.id}.json", history=history[:-1])
+    edit(tmp_path / f"{run.id}.json", history=history[:-1])
     assert reproduction.Page(again()).switches().endswith("\n\n1 of 3 runs stopped early.")
 
 

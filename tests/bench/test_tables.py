@@ -18,8 +18,9 @@ from spml.bench.store import RunStore
 from spml.bench.tables import collected, table
 from spml.errors import UserError
 from spml.metrics.bootstrap import resampled_map
+from tests.conftest import edit, stored
 
-from .conftest import done, stored
+from .conftest import done
 
 
 def test_the_figures_of_a_table_are_those_of_its_runs(job):
@@ -97,8 +98,7 @@ def test_a_record_holds_the_figures_of_tables_without_scores_or_paths(job, scene
 )
 def test_a_record_names_weights_without_their_folder(job, tmp_path, weights, name):
     folder = shutil.copytree(job.store.run_folder(job.runs()[0]), tmp_path / "run")
-    config = {**stored(folder / "config.json"), "weights": weights}
-    (folder / "config.json").write_text(json.dumps(config))
+    edit(folder / "config.json", weights=weights)
     assert condensed(folder, resamples=0)["config"]["weights"] == name
 
 

@@ -8,8 +8,7 @@ import pytest
 
 from spml.bench.verify import bounds, verify, without_scores
 from spml.metrics import mean_average_precision, selection_score
-
-from .conftest import stored
+from tests.conftest import edit, stored
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 30.0, 1e5])
@@ -56,7 +55,7 @@ def test_every_figure_of_a_bench_agrees_until_one_is_changed(bench):
     assert len(checks(bench)) == 8 and all(check.agrees for check in checks(bench))
     run = min((bench / "runs").iterdir())
     result = stored(run / "result.json")
-    (run / "result.json").write_text(json.dumps({**result, "test_map": result["test_map"] + 10}))
+    edit(run / "result.json", test_map=result["test_map"] + 10)
     alone = {check.split: check for check in verify(bench / "runs") if check.run == run.name}
     assert alone["val"].agrees and not alone["test"].agrees and "DIFFERS" in str(alone["test"])
     (run / "scores" / "test.npz").unlink()

@@ -17,8 +17,9 @@ from spml.data import load
 from spml.errors import DataError, UserError
 from spml.runs.folder import RunFolder
 from spml.runs.run import Run
+from tests.conftest import stored
 
-from .conftest import SETTINGS, stored
+from .conftest import SETTINGS
 
 
 def moved(job, path, *methods, seeds=(0,), **more):

@@ -1,4 +1,3 @@
-import json
 import math
 from dataclasses import replace
 
@@ -7,7 +6,7 @@ import torch
 
 from spml.model import Classifier, ModelInfo, load_model, save_model
 from spml.model.store import read_info
-from tests.conftest import refused
+from tests.conftest import edit, refused
 
 PREPROCESSING = {"kind": "pictures", "size": 40, "upright": True, "features": None}
 
@@ -39,13 +38,8 @@ def test_a_run_folder_and_its_best_are_the_same_model(folder):
     assert load_model(folder)[1] == load_model(folder / "best")[1] == load_model(str(folder))[1]
 
 
-def change(folder, **values):
-    path = folder / "best" / "model.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
-
-
 def test_weights_that_do_not_fit_their_description_are_refused(folder):
-    change(folder, classes=["a", "b", "c"], thresholds=[0.5] * 3)
+    edit(folder / "best/model.json", classes=["a", "b", "c"], thresholds=[0.5] * 3)
     with refused(r"does not fit its model.json"):
         load_model(folder)
 
@@ -84,13 +78,13 @@ def test_weights_that_do_not_fit_their_description_are_refused(folder):
     ],
 )
 def test_a_changed_description_is_refused(folder, change_to, message):
-    change(folder, **change_to)
+    edit(folder / "best/model.json", **change_to)
     with refused(message):
         load_model(folder)
 
 
 def test_thresholds_may_be_0_and_1(folder):
-    change(folder, thresholds=[0, 1])
+    edit(folder / "best/model.json", thresholds=[0, 1])
     assert load_model(folder)[1].thresholds == [0, 1]
 
 

@@ -8,8 +8,10 @@ import re
 import numpy as np
 import pytest
 
+from spml.files import write_json
 from spml.report import write_report
 from spml.runs.run import Run
+from tests.conftest import stored
 
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 SKILL = {"an": 1.2, "gr": 2.1, "role": 1.7, "full": 2.5}
@@ -113,25 +115,12 @@ def fabricate(
     test_map = float(np.mean(list(ap.values())))
     result |= {"best_epoch": best[0], "val_map": best[1], "test_map": test_map}
     result |= {"per_class_ap": ap, "images_per_second": 5321.4 + seed, "seconds": 95.25}
-    write(folder / "config.json", settings)
-    write(folder / "result.json", result)
+    write_json(folder / "config.json", settings)
+    write_json(folder / "result.json", result)
     (folder / "history.jsonl").write_text(
         "".join(json.dumps(line) + "\n" for line in history), encoding="utf-8"
     )
     return folder
-
-
-def write(path, record):
-    path.write_text(json.dumps(record, indent=2), encoding="utf-8")
-
-
-def stored(path):
-    return json.loads(path.read_text(encoding="utf-8"))
-
-
-def change(path, **values):
-    """Replace values of a JSON file."""
-    write(path, stored(path) | values)
 
 
 def outcome(run, key):

@@ -15,8 +15,9 @@ from spml.report.groups import Summary, group_runs
 from spml.report.measures import most_missed, threshold_effects
 from spml.report.probabilities import Model, read_model
 from spml.runs.run import Observed, Run
+from tests.conftest import edit
 
-from .conftest import change, with_values
+from .conftest import with_values
 
 
 def test_label_facts_count_the_training_labels():
@@ -86,7 +87,7 @@ def test_groups_are_ordered_by_test_and_their_runs_by_seed(make_run):
         make_run(f"{m}-{s}", m, s) for m, s in (("an", 10), ("an", 9), ("gr", 0), ("role", 0))
     ]
     for folder, value in zip(folders, (50.0, 52.0, 80.0, None), strict=True):
-        change(folder / "result.json", test_map=value)
+        edit(folder / "result.json", test_map=value)
     groups = group_runs([Run.read(folder) for folder in folders])
     # groups that were not measured come last
     assert [group.label for group in groups] == ["gr", "an", "role"]

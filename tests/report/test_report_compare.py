@@ -11,8 +11,9 @@ from spml.report.compare_figures import dots, spread
 from spml.report.format import signed
 from spml.report.groups import group_runs, result_table
 from spml.runs.run import Run
+from tests.conftest import edit
 
-from .conftest import assert_self_contained, change, outcome, page, section, text
+from .conftest import assert_self_contained, outcome, page, section, text
 
 
 def measured(runs, key):
@@ -51,7 +52,7 @@ def table_of(make_run):
         read = []
         for method, seed, test, val in figures:
             folder = make_run(f"{method}-{seed}", method, seed)
-            change(folder / "result.json", test_map=test, val_map=val)
+            edit(folder / "result.json", test_map=test, val_map=val)
             if val is None:
                 (folder / "result.json").unlink()
             read.append(Run.read(folder))
@@ -110,7 +111,7 @@ def test_without_test_figures_validation_is_compared(table_of):
 def test_the_validation_figure_of_observed_labels_is_not_called_map(make_run):
     runs = [make_run(method, method, selection="observed") for method in ("an", "gr")]
     for run in runs:
-        change(run / "result.json", test_map=None, per_class_ap=None)
+        edit(run / "result.json", test_map=None, per_class_ap=None)
     seen = text(page(*runs))
     assert "method test mAP validation estimate − an validation estimate seeds" in seen
     assert "validation estimate, %" in seen and "only ranks runs on the same data" in seen
@@ -134,7 +135,7 @@ def test_classes_runs_and_settings(runs):
 def test_the_ap_of_a_class_is_the_mean_of_its_runs(make_run):
     runs = [make_run(f"an-{seed}", "an", seed, classes=("cat", "dog")) for seed in range(2)]
     for run, value in zip(runs, (10.0, 30.0), strict=True):
-        change(run / "result.json", per_class_ap={"cat": value, "dog": 2 * value})
+        edit(run / "result.json", per_class_ap={"cat": value, "dog": 2 * value})
     seen = section(page(*runs), "Classes")
     assert "dog 40.0" in seen and "cat 20.0" in seen
     other = make_run("gr", "gr", classes=("cat", "owl"))
@@ -230,12 +231,12 @@ def test_labels_do_not_overlap():
 def test_older_runs_without_sample_and_names_are_in_the_same_row(make_run):
     runs = [make_run(f"gr-{seed}", "gr", seed) for seed in range(3)]
     for run, noted in zip(runs[1:], ("a", "b"), strict=True):
-        change(run / "config.json", classes=None, sample_sha256=noted)
+        edit(run / "config.json", classes=None, sample_sha256=noted)
     assert "1 methods · 3 runs" in text(page(*runs))
     for run in runs:
-        change(run / "config.json", weights=f"of/{run.name}/lite0.pth")
+        edit(run / "config.json", weights=f"of/{run.name}/lite0.pth")
     assert "1 methods · 3 runs" in text(page(*runs))
-    change(runs[0] / "config.json", weights="of/gr-0/lite2.pth")
+    edit(runs[0] / "config.json", weights="of/gr-0/lite2.pth")
     assert "2 variants · 3 runs" in text(page(*runs))
 
 

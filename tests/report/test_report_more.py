@@ -19,8 +19,9 @@ from spml.report.examples import choose, surprise
 from spml.report.measures import GRID, sweep
 from spml.runs.run import Run
 from spml.use.calibrate.calibrate import calibrate
+from tests.conftest import edit
 
-from .conftest import change, images, page, section
+from .conftest import images, page, section
 
 RATIOS = ("precision", "recall", "f1")
 METRICS = ("CP", "CR", "macro_f1", "OP", "OR", "OF1")  # columns of the thresholds
@@ -32,8 +33,8 @@ def observed_alone(run):
     labels.pop("test_truth", None)
     labels["val_truth"] = seen["observed"][seen["val_rows"]]
     np.savez(run / "labels.npz", **labels)
-    change(run / "config.json", selection="observed")
-    change(run / "result.json", selection="observed", test_map=None, per_class_ap=None)
+    edit(run / "config.json", selection="observed")
+    edit(run / "result.json", selection="observed", test_map=None, per_class_ap=None)
 
 
 def scores_of(run):
@@ -98,7 +99,7 @@ def test_classes_that_miss_the_aim_of_calibration_are_named(run):
     record = calibrate(run)
     assert "sure enough" not in page(run) and "Short of the aim" not in page(run)
     first, second, *_ = (one["name"] for one in record["classes"])
-    change(run / "calibration.json", untagged=[first], below_aim=[second])
+    edit(run / "calibration.json", untagged=[first], below_aim=[second])
     document = page(run)
     seen = section(document, "Calibration")
     assert f"no validation item is sure enough for the aim {first}" in seen
@@ -109,12 +110,12 @@ def test_classes_that_miss_the_aim_of_calibration_are_named(run):
 
 def test_a_calibration_record_of_other_thresholds_is_ignored(run):
     calibrate(run)
-    change(run / "best" / "model.json", thresholds=[0.3] * 10)
+    edit(run / "best" / "model.json", thresholds=[0.3] * 10)
     assert "not by spml calibrate" in section(page(run), "Calibration")
 
 
 def test_a_model_of_other_classes_is_refused(run):
-    change(run / "best" / "model.json", classes=[f"c{i}" for i in range(10)])
+    edit(run / "best" / "model.json", classes=[f"c{i}" for i in range(10)])
     with pytest.raises(UserError, match="mixes two runs"):
         page(run)
 
@@ -175,7 +176,7 @@ def test_pictures_are_embedded_in_the_page(run, scenes):
 
 def test_missing_or_changed_pictures_are_reported_in_one_line(run, scenes_file, tmp_path):
     moved = tmp_path / "moved.npz"
-    change(run / "config.json", data=str(moved))
+    edit(run / "config.json", data=str(moved))
     document = page(run)
     assert f"The pictures cannot be read again: {moved}: no such file" in section(
         document, "Pictures"

@@ -13,8 +13,9 @@ import pytest
 from spml.cli import main
 from spml.errors import UserError
 from spml.report import write_report
+from tests.conftest import edit, stored
 
-from .conftest import assert_self_contained, change, page, stored, text
+from .conftest import assert_self_contained, page, text
 
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -44,7 +45,7 @@ def test_headline_and_details(make_run):
 @pytest.mark.parametrize("chosen", [2, 1])
 def test_the_page_notes_that_the_last_epoch_is_the_best(make_run, chosen):
     run = make_run(epochs=2)
-    change(run / "result.json", best_epoch=chosen)
+    edit(run / "result.json", best_epoch=chosen)
     assert ("It is the last epoch: with more epochs" in text(page(run))) == (chosen == 2)
 
 
@@ -110,7 +111,7 @@ def test_observed_selection_without_test_labels(make_run):
     labels = dict(np.load(run / "labels.npz"))
     del labels["test_truth"]
     np.savez(run / "labels.npz", **labels)
-    change(run / "result.json", test_map=None, per_class_ap=None)
+    edit(run / "result.json", test_map=None, per_class_ap=None)
     seen = text(page(run))
     assert "Test mAP – not measured" in seen
     assert "Validation estimate" in seen and "epoch chosen on observed validation labels" in seen
@@ -161,7 +162,7 @@ def test_no_scores_and_diverged_scores(make_run):
 
 def test_odd_numbers(make_run):
     run = make_run()
-    change(run / "result.json", seconds=7305.0, images_per_second=3.25, device="NVIDIA H200")
+    edit(run / "result.json", seconds=7305.0, images_per_second=3.25, device="NVIDIA H200")
     (run / "history.jsonl").write_text(
         '{"epoch": 1, "loss": NaN, "val_map": null}\n', encoding="utf-8"
     )

@@ -9,8 +9,9 @@ from spml.errors import UserError
 from spml.metrics import mean_average_precision
 from spml.report import write_report
 from spml.report.format import signed
+from tests.conftest import edit
 
-from .conftest import change, outcome, page, section, text
+from .conftest import outcome, page, section, text
 
 
 def significance(*runs, **options):
@@ -79,8 +80,8 @@ def pairs(make_run):
 
 def test_seeds_that_disagree_make_no_winner(pairs):
     assert "better 2 of 2" in significance(*pairs)
-    change(pairs[3] / "result.json", test_map=1.0)
-    change(pairs[2] / "result.json", test_map=99.0)
+    edit(pairs[3] / "result.json", test_map=1.0)
+    edit(pairs[2] / "result.json", test_map=99.0)
     assert "not significant 1 of 2" in significance(*pairs)
     assert 'class="num sure"' not in page(*pairs)
 
@@ -90,15 +91,15 @@ def test_other_draws_of_the_observed_labels_are_seeds_too(pairs):
         draw = int(run.name[-1])
         model = {"model": "uniform", "positives": 1, "seed": draw}
         drawn = {"observe_seed": draw, "observation": model, "data_sha256": f"of draw {draw}"}
-        change(run / "config.json", seed=0, **drawn)
-        change(run / "result.json", seed=0)
+        edit(run / "config.json", seed=0, **drawn)
+        edit(run / "result.json", seed=0)
         np.savez(run / "observed.npz", **{**np.load(run / "observed.npz"), "sha256": str(draw)})
     seen = text(page(*pairs))
     assert "2 methods on digits" in seen and "different observed labels" not in seen
     assert "different observed labels" in text(page(*pairs[:3]))
     assert "better 2 of 2" in significance(*pairs)
-    change(pairs[0] / "result.json", test_map=99.0)
-    change(pairs[1] / "result.json", test_map=0.0)
+    edit(pairs[0] / "result.json", test_map=99.0)
+    edit(pairs[1] / "result.json", test_map=0.0)
     assert "1 of 2" in significance(*pairs)
 
 
@@ -115,7 +116,7 @@ def test_the_page_explains_why_significance_is_missing(make_run):
     assert "role: its scores hold NaN" in significance(one, third)
     (third / "scores" / "test.npz").unlink()
     assert "role: no stored test scores" in significance(one, third)
-    change(one / "result.json", test_map=None)
+    edit(one / "result.json", test_map=None)
     assert "no complete test labels" in significance(one, third)
     same = [make_run(f"seed-{seed}", "gr", seed) for seed in range(2)]
     assert "All runs belong to one method" in significance(*same)

@@ -9,15 +9,11 @@ from spml.files import read_json
 from spml.model.store import read_info, write_info
 from spml.train import Settings, fit
 from spml.train.card import write_card
-from tests.conftest import refused
+from tests.conftest import edit, refused
 
 
 def card(run):
     return (run / "best" / "README.md").read_text(encoding="utf-8")
-
-
-def change(path, **values):
-    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
 
 
 def test_every_run_leaves_a_card_with_its_facts(finished):
@@ -43,7 +39,7 @@ def test_the_card_has_no_timings(run):
     timings = {"seconds": 864209.7531, "images_per_second": 975318.642}  # appear nowhere else
     write_card(run)
     text = card(run)
-    change(run / "result.json", **timings)
+    edit(run / "result.json", **timings)
     write_card(run)
     assert not any(str(value) in card(run) for value in timings.values())
     assert card(run) == text
@@ -72,14 +68,14 @@ def test_the_card_is_rewritten_after_calibration(run):
 
 
 def test_missing_parts_are_stated(run):
-    change(run / "result.json", test_map=None, per_class_ap=None)
+    edit(run / "result.json", test_map=None, per_class_ap=None)
     (run / "observed.npz").unlink()
     write_card(run)
     text, head = card(run), "| class | known positives in training | threshold |\n"
     assert "The model was not tested" in text
     assert "has not been measured against complete labels" in text
     assert f"{head}|---|---|---|\n| zero | " in text
-    change(run / "config.json", observation={"model": "given"})
+    edit(run / "config.json", observation={"model": "given"})
     write_card(run)
     text = card(run)
     assert "- The observed labels are those of the data; none was hidden." in text

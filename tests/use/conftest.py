@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import shlex
 import zlib
 from dataclasses import replace
@@ -16,6 +15,7 @@ from PIL import Image
 from spml.cli import main
 from spml.model import Classifier, ModelInfo, save_model
 from spml.model.store import read_info
+from tests.conftest import edit
 
 TRAIN = shlex.split("--backbone tiny --size 16 --epochs 1 --accelerator cpu --quiet")
 PICTURES = {"kind": "pictures", "size": 16, "upright": True, "features": None}
@@ -134,11 +134,6 @@ def change(path, **arrays):
     with np.load(path) as file:
         stored = dict(file)
     np.savez_compressed(path, **(stored | arrays))
-
-
-def edit(path, **values):
-    """Change values of a JSON object in a file."""
-    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
 
 
 def observe_only(run):

@@ -12,7 +12,8 @@ from spml.errors import UserError
 from spml.model.store import read_info
 from spml.use.calibrate.calibrate import calibrate
 from spml.use.evaluate import assess, run_data, run_split
-from tests.use.conftest import NAMES, TRAIN, cli, edit, observe_only, with_noise
+from tests.conftest import edit
+from tests.use.conftest import NAMES, TRAIN, cli, observe_only, with_noise
 
 
 def test_evaluation_repeats_the_runs_own_figures(run):

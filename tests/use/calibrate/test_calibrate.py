@@ -11,7 +11,8 @@ from spml.model.store import read_info
 from spml.use.calibrate.calibrate import calibrate, undo
 from spml.use.calibrate.fit import Target, thresholds
 from spml.use.evaluate import assess
-from tests.use.conftest import change, cli, edit, scores_file, with_noise, written
+from tests.conftest import edit
+from tests.use.conftest import change, cli, scores_file, with_noise, written
 
 
 def scramble(run):

@@ -7,7 +7,8 @@ import pytest
 
 from spml.errors import UserError
 from spml.use.calibrate.calibrate import calibrate, undo
-from tests.use.conftest import change, edit, scores_file, written
+from tests.conftest import edit
+from tests.use.conftest import change, scores_file, written
 
 
 def test_changed_data_are_not_used_as_the_runs_data(run, changed):

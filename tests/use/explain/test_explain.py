@@ -11,8 +11,8 @@ from spml.errors import UserError
 from spml.model import Classifier, load_model
 from spml.use.explain.class_maps import enlarged, from_threshold, full_colour, meaning, rounded
 from spml.use.explain.explain import class_maps, explain, explain_worst, rank_mistakes
-from tests.conftest import noise
-from tests.use.conftest import TRAIN, cli, edit, huge_png
+from tests.conftest import edit, noise
+from tests.use.conftest import TRAIN, cli, huge_png
 
 
 @pytest.mark.parametrize("head", ["linear", "boostlu"])

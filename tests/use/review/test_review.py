@@ -13,9 +13,9 @@ from spml.model import load_model, save_model
 from spml.train import Settings, fit
 from spml.use.review.ranking import Suggestion
 from spml.use.review.review import NO_PICTURE, render, review
-from tests.conftest import contents
+from tests.conftest import contents, edit
 from tests.use import browser as chromium
-from tests.use.conftest import TRAIN, cli, edit, rows
+from tests.use.conftest import TRAIN, cli, rows
 
 needs_chromium = pytest.mark.skipif(
     chromium.executable() is None, reason="no chromium is installed, which shows the page"
