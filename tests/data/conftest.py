@@ -33,6 +33,11 @@ def rows(table):
     return dict(zip(table.items, table.labels.tolist(), strict=True))
 
 
+def positives(table):
+    """Return the names of the positives of each item."""
+    return {item: table.known(row)[0] for row, item in enumerate(table.items)}
+
+
 @pytest.fixture
 def write(tmp_path):
     """Write text or bytes to a file of this test."""
@@ -57,20 +62,6 @@ def damage(write, tmp_path):
             write(content, name)
 
     return damager
-
-
-@pytest.fixture
-def positives():
-    """Names of the positives of every item of a table."""
-
-    def names(table):
-        rows = zip(table.items, table.labels == 1, strict=True)
-        return {
-            item: [name for name, there in zip(table.classes, row, strict=True) if there]
-            for item, row in rows
-        }
-
-    return names
 
 
 @pytest.fixture

@@ -111,6 +111,11 @@ def test_too_little_data(write, content, options, message):
         (lambda path: read("digist"), DataError, r"digist: no such file.*did you mean 'digits'\?"),
         (lambda path: read("nothing.csv"), DataError, "nothing.csv: no such file.*check the path"),
         (lambda path: read(path.with_suffix(".xlsx")), DataError, ".xlsx.*are not read.*.csv"),
+        (
+            lambda path: read(path.with_suffix(".parquet")),
+            DataError,
+            r"my\.parquet: Is a directory",
+        ),
         (lambda path: read("voc"), DataError, "voc needs.*--root"),
         (lambda path: read("voc", path.parent), DataError, "no ImageSets/Main.*--root"),
         (lambda path: read(path, labels="full"), UserError, "'full'.*'observed' or 'complete'"),
@@ -127,6 +132,7 @@ def test_too_little_data(write, content, options, message):
 def test_impossible_requests_are_refused(write, call, error, message):
     path = write(many())
     path.with_suffix(".xlsx").write_bytes(b"PK")
+    path.with_suffix(".parquet").mkdir()
     with pytest.raises(error, match=message):
         call(path)
 
@@ -137,9 +143,3 @@ def test_validation_rows_without_labels(write):
     assert len(load(train, val=val).val_rows) == 2
     complete = load(write("image,label,split\na,x,\nb,x,\nc,,val\n"), labels="complete")
     assert complete.val_rows.tolist() == [2]  # known to have none
-
-
-def test_a_folder_where_a_file_is_expected(tmp_path):
-    (tmp_path / "x.csv").mkdir()
-    with refused(r"x.csv"):
-        read(tmp_path / "x.csv")

@@ -119,14 +119,6 @@ def test_texts_that_describe_no_model_are_refused(text, part):
         Observation.parse(text)
 
 
-@given(hnp.arrays(np.int8, (6, 5), elements=st.sampled_from([1, 0, -1])))
-def test_looking_up_single_entries(labels):
-    rows, columns = np.indices(labels.shape).reshape(2, -1)
-    np.testing.assert_array_equal(
-        SparseLabels.from_dense(labels).lookup(rows, columns), labels.ravel()
-    )
-
-
 BOX = "<object><name>{}</name><difficult>{}</difficult><bndbox>{}</bndbox></object>"
 
 

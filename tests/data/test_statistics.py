@@ -65,13 +65,6 @@ def test_pairs():
     assert [(pair.first, pair.second) for pair in pairs["lift"]] == [("c2", "c3"), ("c0", "c1")]
 
 
-def test_only_pairs_that_occur_are_listed():
-    labels = np.array([[1, 1, -1], [1, -1, -1], [-1, -1, 1]], np.int8)
-    pairs = statistics(experiment(labels, fraction=0)).pairs()
-    assert [tuple(pair) for pair in pairs["count"]] == [("c0", "c1", 1, 1.5)]
-    assert pairs["lift"] == []
-
-
 def test_observed_labels_only(write):
     rows = "".join(f"{i}.jpg,{'ab'[i % 2]},{'b' if i == 0 else ''}\n" for i in range(10))
     result = statistics(load(write("image,label,negative\n" + rows)))

@@ -35,8 +35,10 @@ def test_rows_and_take(dense, data):
 
 
 @given(DENSE)
-def test_counts_positives_and_order(dense):
+def test_counts_positives_order_and_single_entries(dense):
     sparse = SparseLabels.from_dense(dense)
+    rows, columns = np.indices(dense.shape).reshape(2, -1)
+    np.testing.assert_array_equal(sparse.lookup(rows, columns), dense.ravel())
     for value in (1, 0, -1):
         np.testing.assert_array_equal(sparse.counts(value), (dense == value).sum(axis=0))
     everything = np.arange(len(dense))
@@ -94,29 +96,25 @@ def test_values_that_are_no_labels_are_refused(labels, message):
 
 
 @pytest.mark.parametrize(
-    ("items", "classes", "labels", "message"),
+    ("parts", "message"),
     [
-        (["a"], ["x", "y"], [[1]], "not items by classes"),
-        (["a", "b"], ["x"], [[1]], "not items by classes"),
-        (["a"], [], np.empty((1, 0)), "no classes"),
-        (["a"], ["x", "x"], [[1, 0]], "'x' appears twice"),
-        (["\udcff.png"], ["x"], [[1]], r"item '\\udcff.png' is no text in UTF-8; rename it"),
+        ((["a"], ["x", "y"], [[1]]), "not items by classes"),
+        ((["a", "b"], ["x"], [[1]]), "not items by classes"),
+        ((["a"], [], np.empty((1, 0))), "no classes"),
+        ((["a"], ["x", "x"], [[1, 0]]), "'x' appears twice"),
+        ((["\udcff.png"], ["x"], [[1]]), r"item '\\udcff.png' is no text in UTF-8; rename it"),
+        ((["a"], ["x"], [[1]], np.zeros((3, 2))), "x has 3 rows, the table 1"),
     ],
 )
-def test_parts_that_do_not_fit(items, classes, labels, message):
+def test_parts_that_do_not_fit(parts, message):
     with refused(message):
-        LabelTable(items, classes, labels)
+        LabelTable(*parts[:3], x=parts[3] if len(parts) > 3 else None)
 
 
 def test_names_may_be_arrays():
     table = LabelTable(np.array(["a"]), np.array(["x", "y"]), [[1, 0]])
     assert repr(table) == "LabelTable(1 items, 2 classes)"
     assert table.classes == ["x", "y"] and table.take([0]).items == ["a"]
-
-
-def test_x_must_have_the_same_rows():
-    with refused("x has 3 rows, the table 1"):
-        LabelTable(["a"], ["x"], [[1]], x=np.zeros((3, 2)))
 
 
 @given(DENSE)

@@ -53,7 +53,7 @@ def test_classes_that_differ_from_the_models_are_reported():
     config = {"data": "digits", "labels": "complete", "selection": "observed"}
     config |= {"observe_seed": 0, "split_seed": 0}
     names = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
-    other = "has 10 classes, the model 10, such as 'zero', which the model has not; put back"
+    other = "has 10 classes, the model 10, such as 'zero', which the model does not have; put back"
     for classes, message in (
         (["nought", *names[1:]], other),
         ([*names, "ten"], "has 10 classes, the model 11; put back"),

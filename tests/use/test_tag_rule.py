@@ -18,7 +18,7 @@ from spml.use.calibrate.calibrate import CalibrationResult, calibration_report
 from spml.use.calibrate.estimates import Evidence, Measure, intervals
 from spml.use.calibrate.fit import Target
 from spml.use.calibrate.validation import Validation
-from spml.use.evaluate import _metrics
+from spml.use.evaluate import split_metrics
 from spml.use.explain.explain import explain
 from spml.use.export.export import OUTPUTS, export
 from spml.use.predict.predict import Options, predict
@@ -109,7 +109,7 @@ def test_eval_calibrate_and_report_agree_with_predict(case, run):
     from spml.report.probabilities import read_model
 
     truth = np.where(case.tags, 1, -1).astype(np.int8)[None]
-    assert _metrics(case.logits, truth, "complete", case.info)["OF1"] == 100
+    assert split_metrics(case.logits, truth, "complete", case.info)["OF1"] == 100
     evidence = Evidence.of_complete(case.logits, truth)
     rule = case.info.tag_rule
     figures = Measure(evidence.logits, rule.tagged(evidence.logits))(evidence.chances, np.ones(1))

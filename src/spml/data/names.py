@@ -100,7 +100,7 @@ def refuse_name(name: str, place: str) -> None:
     """Raise DataError for a displayed name that a file of predictions cannot hold."""
     problem = ""
     if name in OF_PREDICTIONS:
-        problem = f"is called like a column of predictions ({', '.join(OF_PREDICTIONS)})"
+        problem = f"is also the name of a column of predictions ({', '.join(OF_PREDICTIONS)})"
     elif "|" in name:
         problem = "contains '|', which joins class names"
     if problem:

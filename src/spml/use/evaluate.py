@@ -69,7 +69,7 @@ def assess(
         "known": known_share(labels),
         "items": len(part.table),
         "data_changed": changed,
-        "metrics": _metrics(logits, labels, kind, info),
+        "metrics": split_metrics(logits, labels, kind, info),
     }
     if kind == "observed" and (why := _not_estimated(labels)):
         result["not_estimated"] = why
@@ -140,7 +140,7 @@ def _other_classes(data: str, there: list[str], classes: list[str]) -> str:
         how = "the model's classes in another order"
     else:
         extra = [name for name in there if name not in classes]
-        hint = f", such as {extra[0]!r}, which the model has not" if extra else ""
+        hint = f", such as {extra[0]!r}, which the model does not have" if extra else ""
         how = f"{len(there)} classes, the model {len(classes)}{hint}"
     return f"{data} has {how}; put back model.json, or the data that the run was trained on"
 
@@ -148,8 +148,8 @@ def _other_classes(data: str, there: list[str], classes: list[str]) -> str:
 def not_validated_on(experiment: Experiment) -> UserError:
     """The error for data that have changed since a run was validated on them."""
     return UserError(
-        f"{experiment.name} has {CHANGED}, and may now have it validated on what it learned from; "
-        "put the file back as it was, or train again"
+        f"{experiment.name} has {CHANGED}, so its validation rows may be rows "
+        "that the model learned from; put the file back as it was, or train again"
     )
 
 
@@ -197,7 +197,7 @@ def _estimates(logits: Logits, observed: Labels, info: ModelInfo) -> dict[str, d
     return estimates
 
 
-def _metrics(logits: Logits, labels: Labels, kind: str, info: ModelInfo) -> dict[str, float]:
+def split_metrics(logits: Logits, labels: Labels, kind: str, info: ModelInfo) -> dict[str, float]:
     """Metrics of a split: rankings of the model's logits, tags and calibrated probabilities."""
     if kind != "complete":
         return {"selection_score": 100 * metrics.selection_score(logits, labels)}

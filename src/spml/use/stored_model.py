@@ -65,6 +65,6 @@ def score_readable(
     if not read.any():
         raise UserError(
             f"none of {len(table):,} pictures could be read; nothing was written. "
-            "--root says where they are now"
+            "give their folder with --root"
         )
     return logits, read

@@ -101,7 +101,7 @@ def test_a_batch_waits_only_for_its_own_pictures(tmp_path, gate, settled):
         assert gate.begun.wait(30)
         x, _ = batch(feed.cached, np.array([7, 3]))  # while 0 and 5 are blocked
         assert torch.equal(x, direct(table)[[7, 3]])
-        assert not cache.build._over
+        assert [t for t in threading.enumerate() if t.name == "cache"]  # still decodes
         slow = pool.submit(batch, feed.cached, np.array([5, 1]))
         time.sleep(0.05)
         assert not slow.done()
@@ -115,9 +115,10 @@ def test_requested_pictures_are_decoded_next(tmp_path, gate, settled):
     gate.close("0.jpg")
     with opened([table], tmp_path / "cache", threads=1) as cache, ThreadPoolExecutor(1) as pool:
         assert gate.begun.wait(30)
-        asked = pool.submit(batch, feed_of(table, cache).cached, np.array([6, 4]))
-        while not cache.build._waiters:
-            time.sleep(0.001)
+        pictures, waits = feed_of(table, cache).cached, threading.Event()
+        out = pictures.stage(np.array([6, 4])).host.numpy()
+        asked = pool.submit(pictures.read, np.array([6, 4]), out, waits.set)
+        assert waits.wait(30)
         gate.open()
         asked.result(30)
         cache.finish()

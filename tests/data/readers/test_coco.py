@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from spml.data import load, observe, read
-from tests.data.conftest import refused
+from tests.data.conftest import positives, refused
 
 TRAIN = "annotations/instances_train2014.json"
 CATEGORIES = [{"id": 18, "name": "dog"}, {"id": 1, "name": "person"}, {"id": 90, "name": "bird"}]
@@ -41,7 +41,7 @@ def name(number, split="train"):
     return f"{split}2014/COCO_{split}2014_{number:012d}.jpg"
 
 
-def test_reading(coco, positives):
+def test_reading(coco):
     tables = read("coco", coco)
     train = tables["train"]
 

@@ -87,7 +87,7 @@ def test_files_of_splits_have_the_same_features(write):
 
 
 def test_columns_describe_tables_only(tmp_path):
-    with pytest.raises(UserError, match="is no table of yours"):
+    with pytest.raises(UserError, match="is not a file of yours"):
         read("digits", columns=Columns(image="file"))
     np.savez(tmp_path / "a.npz", x=np.zeros((2, 3)))
     with pytest.raises(UserError, match="describe a table"):

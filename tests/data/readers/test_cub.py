@@ -3,7 +3,7 @@
 import pytest
 
 from spml.data import read
-from tests.data.conftest import refused
+from tests.data.conftest import positives, refused
 
 MARKS = "CUB_200_2011/attributes/image_attribute_labels.txt"
 LABELS = [
@@ -23,7 +23,7 @@ def cub(tmp_path, write):
     return tmp_path
 
 
-def check(tables, positives):
+def check(tables):
     shape, color = "has_bill_shape::curved_(up_or_down)", "has_wing_color::blue"
     assert tables["train"].classes == [shape, color]
     expected = {"001.Albatross/b.jpg": [shape], "002.Auklet/c.jpg": [shape, color]}
@@ -32,25 +32,25 @@ def check(tables, positives):
 
 
 @pytest.mark.parametrize("start", [".", "CUB_200_2011"])
-def test_reading_what_the_archive_unpacks(cub, positives, start):
+def test_reading_what_the_archive_unpacks(cub, start):
     tables = read("cub", cub / start)
-    check(tables, positives)
+    check(tables)
     assert tables["train"].root == cub / "CUB_200_2011" / "images"
     assert tables["train"].sparse.fill == -1
 
 
 @pytest.mark.parametrize("place", ["attributes/attributes.txt", "attributes.txt"])
-def test_reading_names_inside_the_folder(cub, positives, place):
+def test_reading_names_inside_the_folder(cub, place):
     (cub / "attributes.txt").rename(cub / "CUB_200_2011" / place)
-    check(read("cub", cub), positives)
+    check(read("cub", cub))
 
 
-def test_reading_a_folder_in_a_folder(cub, positives, tmp_path):
+def test_reading_a_folder_in_a_folder(cub, tmp_path):
     outer = tmp_path / "data" / "CUB_200_2011"
     outer.mkdir(parents=True)
     (cub / "CUB_200_2011").rename(outer / "CUB_200_2011")
     (cub / "attributes.txt").rename(outer / "attributes.txt")
-    check(read("cub", tmp_path / "data"), positives)
+    check(read("cub", tmp_path / "data"))
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ import pytest
 
 from spml.data import read
 from spml.errors import UserError
-from tests.data.conftest import refused, train
+from tests.data.conftest import positives, refused, train
 
 
-def test_class_folders(tmp_path, write, positives):
+def test_class_folders(tmp_path, write):
     hidden = ["dog/.DS_Store", "dog/Thumbs.db", ".git/x/y.jpg"]
     for name in ("dog/b.jpg", "dog/a.PNG", "hot dog/inner/c.webp", *hidden):
         write("", f"pictures/{name}")
@@ -21,7 +21,7 @@ def test_class_folders(tmp_path, write, positives):
     assert train(tmp_path / "pictures", labels="complete").sparse.fill == -1
 
 
-def test_splits(tmp_path, write, positives):
+def test_splits(tmp_path, write):
     for name in ("train/dog/a.jpg", "val/cat/a.jpg", "test/dog/b.jpg"):
         write("", f"pictures/{name}")
     tables = read(tmp_path / "pictures")
@@ -30,7 +30,7 @@ def test_splits(tmp_path, write, positives):
     assert tables["test"].classes == ["cat", "dog"]
 
 
-def test_a_class_may_be_called_train(tmp_path, write, positives):
+def test_a_class_may_be_called_train(tmp_path, write):
     for name in ("train/a.jpg", "bus/b.jpg"):
         write("", f"pictures/{name}")
     expected = {"bus/b.jpg": ["bus"], "train/a.jpg": ["train"]}

@@ -279,9 +279,9 @@ def test_columns_that_do_not_fit(save, image, label, message):
 
 
 def test_columns_that_are_missing(save):
-    with refused("columns are 'picture', 'label'; name the one of the pictures 'image'"):
+    with refused("columns are 'picture', 'label'; rename the column of pictures to 'image'"):
         read(save({"picture": ["a"], "label": ["x"]}))
-    with refused("columns are 'image', 'tag'; name the one of the labels 'label'"):
+    with refused("columns are 'image', 'tag'; rename the column of labels to 'label'"):
         read(save({"image": ["a"], "tag": ["x"]}))
 
 

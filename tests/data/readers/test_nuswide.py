@@ -5,7 +5,7 @@ import pytest
 
 from spml.data import load, read
 from spml.data.readers.nuswide import CLASSES
-from tests.data.conftest import refused, train
+from tests.data.conftest import positives, refused, train
 
 LABELS, IMAGES = "formatted_train_labels.npy", "formatted_val_images.npy"
 SKY = "Groundtruth/TrainTestLabels/Labels_sky_Train.txt"
@@ -45,7 +45,7 @@ def test_there_are_81_concepts():
     assert list(CLASSES) == sorted(set(CLASSES))
 
 
-def test_official_lists(official, positives):
+def test_official_lists(official):
     tables = read("nuswide", official)
     first = {"actor/0001_11.jpg": ["sky"], "actor/0002_22.jpg": []}
     assert positives(tables["train"]) == first | {"zoo/0003_33.jpg": ["lake", "sky"]}
@@ -53,7 +53,7 @@ def test_official_lists(official, positives):
     assert tables["train"].root == official
 
 
-def test_formatted_files(formatted, positives):
+def test_formatted_files(formatted):
     (formatted / "Flickr").mkdir()
     tables = read("nuswide", formatted)
     assert positives(tables["train"])["train/2.jpg"] == ["beach"]

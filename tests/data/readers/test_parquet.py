@@ -75,7 +75,10 @@ def test_wide_form(save, kind, monkeypatch):
         ({"image": ["a"], "label": [1]}, "row 1: label 1 is no text; store the names"),
         ({"image": ["a"], "label": [[1]]}, "row 1: label 1 is no text"),
         ({"image": ["a"], "label": ["dog"], "split": [0]}, "column 'split' holds int64"),
-        ({"image": ["a"], "labels": ["dog"]}, "row 1: 'dog' in column 'labels'.* called 'label'"),
+        (
+            {"image": ["a"], "labels": ["dog"]},
+            "row 1: 'dog' in column 'labels'.* class names 'label'",
+        ),
         ({"image": ["a", None], "label": ["dog", "cat"]}, "row 2: the image cell is empty"),
         ({**THREE, "split": ["val", "train", "tset"]}, "row 3: split 'tset'.*'test'"),
         ({**THREE, "split": ["val", "train", "test"]}, "row 3: .* at row 1; keep"),

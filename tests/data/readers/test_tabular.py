@@ -128,7 +128,10 @@ def test_class_list_fixes_the_order(write):
     [
         ("", "empty file.*image,label"),
         ("image,label\n", "no rows.*give at least one"),
-        ("file,label\na,dog\n", "line 1.*no column 'image'.*'file', 'label'.*name the one"),
+        (
+            "file,label\na,dog\n",
+            "line 1.*no column 'image'.*'file', 'label'.*rename the column of paths",
+        ),
         ("image\na\n", "line 1.*no column 'label'.*add a column"),
         ("image,image,label\na,b,dog\n", "line 1.*'image' appears twice.*remove one"),
         ("image,cat,cat\na,1,0\n", "line 1.*'cat' appears twice.*one named column"),
@@ -147,9 +150,15 @@ def test_class_list_fixes_the_order(write):
         (f"{WIDE}a,1,0\nb,yes,0\n", "line 3.*'yes' in column 'cat'.*1, 0, -1 or empty.*'label'"),
         ('image,label\n"a,dog\nb,cat\n', "line 2.*check the quotes"),
         ('image,label\n"a"b,dog\n', "line 2.*check the quotes"),
-        ("image,tags\na,1\n", "line 1.*'tags' is called like a column of predictions.*class list"),
+        (
+            "image,tags\na,1\n",
+            "line 1.*'tags' is also the name of a column of predictions.*class list",
+        ),
         ("image,a|b\na,1\n", r"line 1.*'a\|b' contains '\|'.*class list"),
-        ("image,label\na,dog\nb,image\n", "line 3.*'image' is called like a column of predictions"),
+        (
+            "image,label\na,dog\nb,image\n",
+            "line 3.*'image' is also the name of a column of predictions",
+        ),
         (f"{NEGATIVE}a,,cat\nb,cat,\na,cat,\n", "line 4.*'cat' is both.*'a'.*line 2.*keep one"),
         (f"{SPLIT}a,x,train\nb,y,val\na,x,test\n", "line 4.*'a'.*'test'.*'train' at line 2.*one"),
     ],
@@ -175,7 +184,7 @@ def test_an_overlong_header_is_refused(write):
         ("dog\tHund\ndog\tKatze\n", "classes.txt, line 2.*'dog' appears twice"),
         ("\n\n", "classes.txt.*no class names"),
         (b"dog\n\xff\n", "classes.txt, line 2.*UTF-8"),
-        ("dog\ntags\n", "classes.txt, line 2.*'tags' is called like a column of predictions"),
+        ("dog\ntags\n", "classes.txt, line 2.*'tags' is also the name of a column of predictions"),
         ("dog\tdog|hound\n", r"classes.txt, line 1.*'dog\|hound' contains '\|'"),
     ],
 )

@@ -4,7 +4,7 @@ import pytest
 
 from spml.data import load, read
 from spml.data.readers.voc import CLASSES
-from tests.data.conftest import refused, train
+from tests.data.conftest import positives, refused, train
 
 DOG, FIRST = "dog_train.txt", "2008_000001 -1\n"
 
@@ -26,7 +26,7 @@ def voc(tmp_path):
 
 
 @pytest.mark.parametrize("root", ["VOCdevkit/VOC2012", "VOCdevkit", "."])
-def test_reading(voc, positives, root):
+def test_reading(voc, root):
     tables = read("voc", voc.parents[3] / root)
     assert list(tables) == ["train", "test"]
     assert list(tables["train"].items) == ["2008_000001.jpg", "2008_000002.jpg"]

@@ -20,7 +20,9 @@ def test_changed_data_are_not_used_as_the_runs_data(run, changed):
     calibrate(run, labels="complete")  # the run's own scores, and the same labels of the same rows
     assert written(run) == before
     left = (run / "best" / "model.json").read_bytes()
-    message = "has other rows or labels than the run was trained with, and may now"
+    message = (
+        "has other rows or labels than the run was trained with, so its validation rows may be"
+    )
 
     def shuffled(data):
         return data.complete.take(np.roll(np.arange(len(data.complete)), 1))

@@ -64,7 +64,7 @@ def test_a_query_head_shows_its_attention(head):
 
 
 def test_features_have_no_maps(make_model, tmp_path):
-    with pytest.raises(UserError, match="no places to show"):
+    with pytest.raises(UserError, match="which have no positions; class maps need pictures"):
         class_maps(Classifier.build("linear", 2, features=4), torch.zeros(1, 4))
     folder = make_model(features=4)
     with pytest.raises(UserError, match="explain needs pictures"):
@@ -247,5 +247,5 @@ def test_missing_pictures_are_reported_and_observed_labels_give_only_missed_ones
     assert not Path("none").exists()
     Path("photos").rename("elsewhere")
     assert cli("explain run --worst 9 --split val --out none") == 2
-    message = "pictures could be read; nothing was written. --root says where they are now\n"
+    message = "pictures could be read; nothing was written. give their folder with --root\n"
     assert capsys.readouterr().err.endswith(message)

@@ -54,8 +54,7 @@ def check(
     copies += _inspect_arrays(tables)
     problems = [*unread_problems(unread), *broken]
     for group in copies:
-        problems += _leaks(tables, group)
-        problems += _copies(tables, group)
+        problems += _same_pictures(tables, group)
     if labels is None:
         labels = "complete" if next(iter(tables.values())).sparse.fill == -1 else "observed"
     problems += untrainable(tables, complete=labels == "complete")
@@ -190,17 +189,16 @@ def _contents(
         return f"{path}: cannot be read ({error.strerror or error})", None
 
 
-def _leaks(tables: dict[str, LabelTable], group: Copies) -> Iterator[Problem]:
-    """Yield the copies outside the last split of the group, in the order train, val, test."""
+def _same_pictures(tables: dict[str, LabelTable], group: Copies) -> Iterator[Problem]:
+    """Yield the copies outside the group's last split, then those that repeat or contradict others.
+
+    Splits are in the order train, val, test.
+    """
     last = group[-1]
     for place in group:
         if place.split != last.split:
             row, other = _row(tables, place), _other(tables, last)
             yield Problem("leak", f"{row} in {place.split} is the same picture as {other}", *place)
-
-
-def _copies(tables: dict[str, LabelTable], group: Copies) -> Iterator[Problem]:
-    """Compare each copy with earlier ones: contradictory, or in the same split."""
     rows = np.concatenate([tables[place.split].rows([place.row]) for place in group])
     first: dict[str, int] = {}
     for i, (place, row) in enumerate(zip(group, rows, strict=True)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
@@ -21,84 +21,58 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Kind:
-    """Severity, singular, plural and remedy of a kind of problem."""
+    """Severity, name and remedy of a kind of problem; {one|many} in its name depends on number."""
 
     severity: Severity
-    one: str
-    many: str
+    name: str
     remedy: str
 
 
+NUMBER = re.compile(r"\{(.*?)\|(.*?)\}")  # singular and plural
+COPIES = "{copy of a picture|copies of pictures}"
+UNITE = "remove them, or unite them with --merge --fix OUT"
+NOTHING = "nothing can be learned about them: add pictures"
 KINDS = {
-    "record": Kind(
-        "error", "row that cannot be read", "rows that cannot be read", "fix or remove them"
-    ),
+    "record": Kind("error", "row{|s} that cannot be read", "fix or remove them"),
     "missing": Kind(
         "error",
-        "missing file",
-        "missing files",
+        "missing file{|s}",
         f"put them there, fix the paths, or give their folder with --root; {FEATURES}",
     ),
-    "unreadable": Kind(
-        "error", "unreadable picture", "unreadable pictures", "replace or remove them"
-    ),
-    "leak": Kind(
-        "error", "picture in two splits", "pictures in two splits", "keep each in one split"
-    ),
+    "unreadable": Kind("error", "unreadable picture{|s}", "replace or remove them"),
+    "leak": Kind("error", "picture{|s} in two splits", "keep each in one split"),
     "contradiction": Kind(
-        "error",
-        "copy of a picture with contradictory labels",
-        "copies of pictures with contradictory labels",
-        "keep one of the two labels",
+        "error", f"{COPIES} with contradictory labels", "keep one of the two labels"
     ),
-    "untrainable": Kind("error", "lack of rows or labels", "lacks of rows or labels", "add some"),
-    "different": Kind(
-        "warning",
-        "copy of a picture with other labels",
-        "copies of pictures with other labels",
-        "remove them, or unite them with --merge --fix OUT",
-    ),
+    "untrainable": Kind("error", "lack{|s} of rows or labels", "add some"),
+    "different": Kind("warning", f"{COPIES} with other labels", UNITE),
     "repeated": Kind(
         "warning",
-        "copy of a picture with the same labels",
-        "copies of pictures with the same labels",
-        "a random validation split may separate them: "
-        "remove them, or unite them with --merge --fix OUT",
+        f"{COPIES} with the same labels",
+        f"a random validation split may separate them: {UNITE}",
     ),
     "no_positive": Kind(
-        "warning",
-        "class without a positive",
-        "classes without a positive",
-        "nothing can be learned about them: add pictures, or leave them out",
+        "warning", "class{|es} without a positive", f"{NOTHING}, or leave them out"
     ),
-    "test_only": Kind(
-        "warning",
-        "class with positives in test only",
-        "classes with positives in test only",
-        "nothing can be learned about them: add pictures to train",
-    ),
+    "test_only": Kind("warning", "class{|es} with positives in test only", f"{NOTHING} to train"),
     "few_positives": Kind(
         "warning",
-        "class with few positives in train",
-        "classes with few positives in train",
+        "class{|es} with few positives in train",
         "they will hardly be learned: add pictures, or leave them out",
     ),
     "near_names": Kind(
         "warning",
-        "pair of class names that differ little",
-        "pairs of class names that differ little",
+        "pair{|s} of class names that differ little",
         "if one is a typing error, write it as the other",
     ),
     "joined_names": Kind(
         "warning",
-        "class name that may be several names",
-        "class names that may be several names",
+        "class name{|s} that may be several names",
         "if several labels are meant, join them by '|', or give --label-separator",
     ),
     "unlabelled": Kind(
         "warning",
-        "row without a positive label",
-        "rows without a positive label",
+        "row{|s} without a positive label",
         "training uses them as pictures with nothing, or only negatives, known",
     ),
 }
@@ -146,14 +120,14 @@ class Findings:
 
 def counted(counts: Mapping[str, int]) -> str:
     """Format numbers of problems: "2 missing files, 1 unreadable picture"."""
-    return ", ".join(
-        f"{n:,} {KINDS[kind].one if n == 1 else KINDS[kind].many}"
-        for kind, n in counts.items()
-        if n
-    )
+    parts = []
+    for kind, n in counts.items():
+        if n:
+            form = r"\1" if n == 1 else r"\2"
+            parts.append(f"{n:,} {NUMBER.sub(form, KINDS[kind].name)}")
+    return ", ".join(parts)
 
 
 def count_kinds(problems: list[Problem]) -> dict[str, int]:
     """Count the problems of each kind, in the order of KINDS."""
-    counts = Counter(one.kind for one in problems)
-    return {kind: counts[kind] for kind in KINDS if kind in counts}
+    return {kind: len(group) for kind, group in Findings(problems).by_kind().items()}

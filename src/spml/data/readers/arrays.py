@@ -75,7 +75,21 @@ def _classes(
     else:
         names = list(listed.display)
     if listed is not None:
-        sparse = _in_order(path, sparse, names, listed)
+        for name, count in Counter(names).items():
+            if name not in listed.display:
+                raise DataError(f"{path}: classes: {name!r} {listed.lacking(name)}")
+            if count > 1:
+                raise DataError(
+                    f"{path}: classes: class {name!r} appears twice; give each class one column"
+                )
+        if len(listed.display) != sparse.num_classes:
+            given = f"{len(listed.display)} names in the class list ({listed.source})"
+            raise DataError(
+                f"{path}: classes: {given} for {sparse.num_classes} columns of labels; "
+                "give one each"
+            )
+        at = {name: i for i, name in enumerate(listed.display)}
+        sparse = sparse.reorder([at[name] for name in names])
         names = list(listed.display.values())
     for column, name in enumerate(names):
         if not name.strip():
@@ -151,26 +165,6 @@ def pictures_or_features(path: Path, x: Array, check: RowCheck) -> Array:
         f"{path}: x: {x.dtype} {x.shape}; "
         "give features (N, D) or uint8 pictures (N, H, W, 3) or (N, 3, H, W)"
     )
-
-
-def _in_order(
-    path: Path, sparse: SparseLabels, names: list[str], classes: ClassList
-) -> SparseLabels:
-    """Return the labels with columns in the order of the class list, which has the same names."""
-    for name, count in Counter(names).items():
-        if name not in classes.display:
-            raise DataError(f"{path}: classes: {name!r} {classes.lacking(name)}")
-        if count > 1:
-            raise DataError(
-                f"{path}: classes: class {name!r} appears twice; give each class one column"
-            )
-    if len(classes.display) != sparse.num_classes:
-        listed = f"{len(classes.display)} names in the class list ({classes.source})"
-        raise DataError(
-            f"{path}: classes: {listed} for {sparse.num_classes} columns of labels; give one each"
-        )
-    place = {name: i for i, name in enumerate(classes.display)}
-    return sparse.reorder([place[name] for name in names])
 
 
 def label_rows(check: RowCheck, labels: Array, count: int, name: str = "") -> SparseLabels:

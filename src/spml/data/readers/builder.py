@@ -231,7 +231,11 @@ class Builder:
             for at in wrong[np.argsort(places[order[wrong]], kind="stable")].tolist():
                 if (place := int(places[order[at]])) not in skipped:
                     item, name = items[rows[first[at]]], classes[columns[first[at]]]
-                    self.report(self._clash(item, name, place, int(places[first[at]])))
+                    problem = f"{name!r} is both positive and negative for {item!r}"
+                    earlier = f"{self.unit} {places[first[at]]}"
+                    self.report(
+                        self.error(place, f"{problem} (see {earlier}); keep one of the two")
+                    )
                     skipped.add(place)
             self._skipped += len(skipped)
             order = order[~np.isin(places[order], list(skipped))]
@@ -245,7 +249,3 @@ class Builder:
             rows[order], columns[order], values[order], shape, FILL[self.reading.labels]
         )
         return sparse, valid
-
-    def _clash(self, item: str, name: str, place: int, earlier: int) -> DataError:
-        problem = f"{name!r} is both positive and negative for {item!r}"
-        return self.error(place, f"{problem} (see {self.unit} {earlier}); keep one of the two")

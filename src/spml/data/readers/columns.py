@@ -20,7 +20,7 @@ MAX_LISTED = 12  # columns that a message lists
 
 @dataclass(frozen=True)
 class Columns:
-    """Columns of a user's table that are called otherwise than `image` and `label`."""
+    """Names of the columns of a user's table that differ from `image` and `label`."""
 
     image: str | None = None  # of the paths, or of the names of rows of features
     label: str | None = None  # of the class names

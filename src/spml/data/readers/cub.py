@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spml.data.names import ClassList, class_list
+from spml.data.names import class_list
 from spml.data.readers.builder import Builder, Kind, Reading
 from spml.data.table import LabelTable
 from spml.errors import DataError
@@ -22,7 +22,13 @@ def read_cub(root: Path, *, labels: Kind = "complete") -> dict[str, LabelTable]:
     folder = folder_with(
         root, (".", "CUB_200_2011", "CUB_200_2011/CUB_200_2011"), "train_test_split.txt", AGAIN
     )
-    attributes, marks = _attributes(folder), folder / "attributes" / "image_attribute_labels.txt"
+    marks = folder / "attributes" / "image_attribute_labels.txt"
+    # The archive has the names beside its folder, copies have them inside it.
+    beside = folder.parent / "attributes.txt"
+    inside = (marks.with_name("attributes.txt"), folder / "attributes.txt")
+    named = next((path for path in (beside, *inside) if path.exists()), beside)
+    attributes = class_list(list(_pairs(named).values()))
+    assert attributes is not None
     images = _pairs(folder / "images.txt")
     split = _pairs(folder / "train_test_split.txt")
     builder = Builder(marks, Reading(labels, attributes), folder / "images")
@@ -35,19 +41,6 @@ def read_cub(root: Path, *, labels: Kind = "complete") -> dict[str, LabelTable]:
         rows[number] = builder.row(name, 0, SPLIT[split[number]])
     _fill(builder, rows, len(attributes.display))
     return builder.tables()
-
-
-def _attributes(folder: Path) -> ClassList:
-    """Return the attribute names; the archive has them beside its folder, copies inside it."""
-    places = [
-        folder.parent / "attributes.txt",
-        folder / "attributes" / "attributes.txt",
-        folder / "attributes.txt",
-    ]
-    path = next((path for path in places if path.exists()), places[0])
-    attributes = class_list(list(_pairs(path).values()))
-    assert attributes is not None
-    return attributes
 
 
 def _pairs(path: Path) -> dict[str, str]:

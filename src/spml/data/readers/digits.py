@@ -59,7 +59,10 @@ def read_digits(scenes: Scenes = SETTINGS["digits"]) -> dict[str, LabelTable]:
 
 @lru_cache(maxsize=2)
 def _tables(scenes: Scenes) -> dict[str, LabelTable]:
-    glyphs, digit = _glyphs()
+    from sklearn.datasets import load_digits
+
+    data = load_digits()
+    glyphs, digit = data.images.astype(np.float32) / 16, data.target
     tables = {}
     for number, (split, count) in enumerate(zip(SPLITS, scenes.sizes, strict=True)):
         rng = np.random.default_rng((scenes.seed, number))
@@ -72,14 +75,6 @@ def _tables(scenes: Scenes) -> dict[str, LabelTable]:
         x = np.repeat(pictures[:, None], 3, axis=1)
         tables[split] = LabelTable(items, CLASSES, np.where(labels, 1, -1).astype(np.int8), x=x)
     return tables
-
-
-@lru_cache(maxsize=1)
-def _glyphs() -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
-    from sklearn.datasets import load_digits
-
-    data = load_digits()
-    return data.images.astype(np.float32) / 16, data.target
 
 
 def _pool(digit: npt.NDArray[np.int64], split: int, seed: int) -> list[npt.NDArray[np.int64]]:

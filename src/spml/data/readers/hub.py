@@ -181,7 +181,7 @@ def _column(part: Part, batch: Any, wanted: tuple[str, ...], what: str) -> str:
     if not names:
         listed = ", ".join(map(repr, batch.schema.names))
         raise DataError(
-            f"{part.file}: the columns are {listed}; name the one of the {what} {wanted[0]!r}"
+            f"{part.file}: the columns are {listed}; rename the column of {what} to {wanted[0]!r}"
         )
     return names[0]
 

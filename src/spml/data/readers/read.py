@@ -69,7 +69,7 @@ def read(
         if others:
             raise UserError(f"{source} has its own splits; leave out --val and --test")
         if columns is not None and columns.changed():
-            raise UserError(f"{source} is no table of yours; leave out the names of columns")
+            raise UserError(f"{source} is not a file of yours; leave out the names of columns")
         return _named(str(source), folder, kind)
 
     reading = Reading(kind, class_list(classes), on_error, columns or Columns())

@@ -164,7 +164,7 @@ class Form:
             chosen = feature_columns(names, columns.features, set(at.values()))
             features = tuple((i, names[i]) for i in chosen)
         elif "image" not in at:
-            remedy = "name the one of the paths 'image', or give --image-column"
+            remedy = "rename the column of paths to 'image', or give --image-column"
             if hint := recipe(names):
                 remedy += f"; {hint}"
             raise DataError(f"no column 'image'; the columns are {listed(names)}; {remedy}")
@@ -206,8 +206,8 @@ class Form:
         if is_number(cell):
             return recipe([name for _, name in self.classes]) or FEATURES
         if "image" not in self.at:
-            return "a column of names of rows is called 'id', or --image-column"
-        return "a column of class names is called 'label', or --label-column"
+            return "name a column of row names 'id', or give --image-column"
+        return "name a column of class names 'label', or give --label-column"
 
 
 def named_columns(
@@ -309,7 +309,7 @@ def _checked_long(
         others = [name for i, name in enumerate(header) if i not in named and holds_values(i)]
         if others and holds_values(form.at["label"]):
             problem = "column 'label' holds nothing but 1, 0 and -1, and so does"
-            remedy = "if each column is a class, call this one otherwise"
+            remedy = "if each column is a class, rename this one"
             remedy += "; if it holds names, give them with --classes"
             raise builder.error(form.place, f"{problem} {others[0].strip()!r}; {remedy}")
     yield from records

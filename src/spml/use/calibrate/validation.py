@@ -66,7 +66,7 @@ def read_validation(
     if not len(rows):
         raise UserError(
             f"{run} has no validation items, and scores of training items are no guide; "
-            "train with some"
+            "train again with rows for validation"
         )
     epoch = int(info.training.get("epoch") or 0)
     file, scores = read.scores_file("val", epoch), read.scores("val", epoch)

@@ -65,7 +65,7 @@ def class_maps(model: Classifier, x: Tensor) -> tuple[Tensor, Tensor]:
     """
     if x.ndim != 4:
         raise UserError(
-            "this model takes feature vectors, which have no places to show; explain needs pictures"
+            "this model takes feature vectors, which have no positions; class maps need pictures"
         )
     features = model.features(x)
     if features.ndim < 3:

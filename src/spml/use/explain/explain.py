@@ -122,8 +122,7 @@ def _pictures_model(run: Path) -> tuple[Classifier, ModelInfo]:
     model, info = load_model(run)
     if info.preprocessing["kind"] != "pictures":
         raise UserError(
-            f"{run}: a model of feature vectors, which have no places to show; "
-            "explain needs pictures"
+            f"{run}: a model of feature vectors, which have no positions; explain needs pictures"
         )
     return model.to(own_device()), info
 

@@ -36,7 +36,7 @@ PATH_LIMIT = 65536  # bytes of a path on standard input
 CHUNK = 65536  # bytes per read of standard input
 EXAMPLE = "one of them 'image'"
 REMEDY = (
-    "name the one of the paths 'image', give --image-column, "
+    "rename the column of paths to 'image', give --image-column, "
     "or give a plain list of paths on standard input (-)"
 )
 

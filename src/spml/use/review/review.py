@@ -13,8 +13,7 @@ import numpy as np
 from PIL import Image
 from torch import Tensor
 
-from spml.data import Experiment, LabelTable
-from spml.data.experiment import Rows
+from spml.data import LabelTable
 from spml.data.images.decode import resize
 from spml.data.images.loader import Item
 from spml.data.readers.builder import OnError
@@ -92,7 +91,9 @@ def review(
     model.to(own_device())
     experiment = run_data(config, info.classes, root, note)
     columns = [class_column(name, info, "--classes") for name in classes]
-    table = experiment.observed.take(_rows(experiment, split))
+    rows = {"train": [experiment.train_rows], "val": [experiment.val_rows]}
+    searched = rows.get(split, [experiment.train_rows, experiment.val_rows])
+    table = experiment.observed.take(np.sort(np.concatenate(searched)))
     if not len(table):
         raise UserError(f"{experiment.name} has no rows of split {split}")
     scoring = None if advance is None else partial(advance, "scoring")
@@ -107,13 +108,6 @@ def review(
         page = render(f"Review, {run.resolve().name}", model, table, suggestions, drawn)
         (folder / pages.PAGE).write_text(page, encoding="utf-8", errors="replace")
     return len(suggestions)
-
-
-def _rows(experiment: Experiment, split: Split) -> Rows:
-    """Rows of the train list that belong to a split."""
-    if split == "all":
-        return np.sort(np.concatenate([experiment.train_rows, experiment.val_rows]))
-    return experiment.train_rows if split == "train" else experiment.val_rows
 
 
 def _probable(
