@@ -26,8 +26,7 @@ from spml.data.readers.folders import PICTURES
 from spml.model import Classifier, ModelInfo
 from spml.model.graphs import Replayed
 from spml.model.scoring import score_stream
-from spml.use.predict.predict import reader, scorer
-from spml.use.predict.tagging import Rule
+from spml.use.predict.predict import Rule, reader, scorer
 from spml.use.predict.writers import Predicted, writing
 
 TARGET = 1.15

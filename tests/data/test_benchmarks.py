@@ -13,8 +13,15 @@ import pytest
 from PIL import Image
 
 from spml.data import LabelTable, observe
-from spml.data.benchmarks import BENCHMARKS, ENTRIES, NAMES, paper_counts
-from spml.data.check.benchmark import differences, missing_pictures, observed_sha256
+from spml.data.benchmarks import (
+    BENCHMARKS,
+    ENTRIES,
+    NAMES,
+    differences,
+    missing_pictures,
+    observed_sha256,
+    paper_counts,
+)
 from spml.data.experiment import Experiment, split
 from spml.data.observation import draw
 

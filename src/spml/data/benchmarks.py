@@ -1,4 +1,4 @@
-"""The benchmarks: one entry holds every fact about a data set of the paper.
+"""The benchmarks: one entry holds every fact about a data set, and files are compared with it.
 
 A new benchmark is one reader in `spml.data.readers` and one entry in ENTRIES.
 
@@ -9,13 +9,15 @@ commit 05caddc3. Sizes are those that the servers report.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from spml.data.experiment import Experiment
     from spml.data.readers.builder import Kind
     from spml.data.table import LabelTable
 
@@ -194,3 +196,73 @@ NAMES = tuple(BENCHMARKS)
 def paper_counts(data: str) -> Counts | None:
     """Return the paper's counts of a data set; None for other data."""
     return BENCHMARKS[data].paper if data in BENCHMARKS else None
+
+
+def mean_positives(experiment: Experiment) -> float:
+    """Return the mean number of true positives of a training image."""
+    assert experiment.complete is not None
+    labels = experiment.complete.sparse.take(experiment.train_rows)
+    return float(labels.counts(1).sum() / len(experiment.train_rows))
+
+
+def differences(benchmark: Benchmark, experiment: Experiment) -> list[str]:
+    """Describe how the files differ from the paper's table, and the usual reason."""
+    paper = benchmark.paper
+    if paper is None:
+        return []
+    texts = []
+    if len(experiment.classes) != paper.classes:
+        number = len(experiment.classes)
+        texts.append(f"{number} classes, the paper has {paper.classes}: another list of labels")
+    tested = 0 if experiment.test is None else len(experiment.test)
+    for split, number, expected in (
+        ("train", len(experiment.observed), paper.train + paper.val),
+        ("test", tested, paper.test),
+    ):
+        if number != expected:
+            reason = "another version of the list, or files are missing"
+            if version := benchmark.other_lists.get(number):
+                reason = f"{version}, numbers will not compare"
+            texts.append(
+                f"{number:,} images in the {split} list, the paper has {expected:,}: {reason}"
+            )
+    if experiment.complete is not None and not texts:
+        mean = mean_positives(experiment)
+        if abs(mean - paper.positives) > paper.tolerance:
+            texts.append(
+                f"{mean:.2f} positives per training image, the paper has {paper.positives}: "
+                f"{benchmark.other_labels}"
+            )
+    return texts
+
+
+def observed_sha256(experiment: Experiment) -> dict[str, str]:
+    """Hash the single positives of the train list and of the test list."""
+    from spml.data.experiment import digest
+    from spml.data.observation import draw
+
+    hashes = {"train": experiment.sha256}
+    if experiment.test is not None:
+        hashes["test"] = digest(experiment.test.with_labels(draw(experiment.test.sparse)))
+    return hashes
+
+
+def missing_pictures(tables: Iterable[LabelTable]) -> list[Path]:
+    """Return the files of tables that do not exist; each folder is listed once."""
+    listings: dict[Path, frozenset[str]] = {}
+    missing = []
+    for table in tables:
+        for path in map(table.file, range(len(table))):
+            if path.parent not in listings:
+                listings[path.parent] = _file_names(path.parent)
+            if path.name not in listings[path.parent]:
+                missing.append(path)
+    return missing
+
+
+def _file_names(folder: Path) -> frozenset[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return frozenset(entry.name for entry in entries if entry.is_file())
+    except OSError:
+        return frozenset()

@@ -45,7 +45,7 @@ class Explain(ModelOptions):
         """Draw the overlays and report unreadable pictures."""
         from spml.cli.output.progress import bar
         from spml.use.explain.explain import explain, explain_worst
-        from spml.use.predict.tagging import named_classes
+        from spml.use.predict.predict import named_classes
 
         if (self.worst is None) == (not self.inputs):
             raise UserError(

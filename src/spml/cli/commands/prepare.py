@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import tyro
 
-from spml.data.benchmarks import BENCHMARKS, NAMES
+from spml.data.benchmarks import (
+    BENCHMARKS,
+    NAMES,
+    differences,
+    mean_positives,
+    missing_pictures,
+    observed_sha256,
+)
 from spml.errors import DataError
 
 if TYPE_CHECKING:
@@ -67,8 +74,6 @@ class Prepare:
 
     def _complete(self) -> Experiment | None:
         """Return the data if they are already there with every picture."""
-        from spml.data.check.benchmark import missing_pictures
-
         try:
             experiment = self._read()
         except DataError:
@@ -106,8 +111,6 @@ class Prepare:
 
     def _report(self, console: Console, experiment: Experiment) -> None:
         """Print counts and hashes; raise DataError if pictures are missing."""
-        from spml.data.check.benchmark import differences, mean_positives, missing_pictures
-
         assert experiment.test is not None
         train, val = len(experiment.train_rows), len(experiment.val_rows)
         test = len(experiment.test)
@@ -132,8 +135,6 @@ class Prepare:
 
     def _print_hashes(self, console: Console, experiment: Experiment) -> list[str]:
         """Print the hash of the single positives of each list; return warnings."""
-        from spml.data.check.benchmark import observed_sha256
-
         expected = BENCHMARKS[self.data].observed_sha256
         hashes = observed_sha256(experiment)
         for split, value in hashes.items():

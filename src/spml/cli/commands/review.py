@@ -45,7 +45,7 @@ class Review(RunOptions):
             return
         from spml.cli.output.progress import step_bar
         from spml.use.pages import PAGE
-        from spml.use.predict.tagging import named_classes
+        from spml.use.predict.predict import named_classes
         from spml.use.review.review import review
 
         out = self.out or self.run_folder / "review"

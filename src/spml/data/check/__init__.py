@@ -1,1 +1,1 @@
-"""Checks of a data set: `spml check`, and the files of a benchmark for `spml prepare`."""
+"""Checks of a data set: `spml check`."""

@@ -24,7 +24,7 @@ from spml.use.evaluate import Split, run_data, run_split
 from spml.use.explain.class_maps import ScoredPicture, class_maps, meaning, plain, writable
 from spml.use.pages import PAGE, refuse_others, render
 from spml.use.predict.inputs import Inputs, Note
-from spml.use.predict.tagging import class_column
+from spml.use.predict.predict import class_column
 from spml.use.stored_model import own_device, score_readable
 
 __all__ = ["class_maps", "explain", "explain_worst"]

@@ -37,7 +37,7 @@ from spml.use.explain.class_maps import (
     shown,
 )
 from spml.use.predict.inputs import Note
-from spml.use.predict.tagging import class_column
+from spml.use.predict.predict import class_column
 from spml.use.review.ranking import Suggestion, suggest
 from spml.use.stored_model import own_device, score_readable
 

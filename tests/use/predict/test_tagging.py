@@ -6,7 +6,7 @@ import pytest
 
 from spml.errors import UserError
 from spml.model import ModelInfo
-from spml.use.predict.tagging import Rule, check_classes, named_classes, parse_thresholds
+from spml.use.predict.predict import Rule, check_classes, named_classes, parse_thresholds
 from tests.use.conftest import PICTURES
 
 INFO = ModelInfo(["dog", "cat", "a=b"], "tiny", PICTURES, [0.5, 0.6, 0.7])
