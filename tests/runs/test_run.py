@@ -1,4 +1,4 @@
-"""A run folder is resumed, replaced or refused, and no file in it is lost."""
+"""A run folder is resumed, replaced or refused, no file in it is lost, and one process owns it."""
 
 import errno
 import os
@@ -14,8 +14,9 @@ from spml.data import LabelTable, load
 from spml.errors import UserError
 from spml.files import read_json
 from spml.model.backbones import build_backbone
-from spml.runs.folder import RunFolder
+from spml.runs.folder import Claim, RunFolder
 from spml.train import fit
+from spml.train.loop import Training
 from tests.conftest import contents, failing, outcome, refused
 
 
@@ -230,3 +231,63 @@ def test_a_run_that_fails_behind_a_link_reports_its_error(scenes, quick, tmp_pat
         fit(scenes, quick, tmp_path / "link", quiet=True)
     assert str(raised.value) == "no" and (tmp_path / "link").is_symlink()
     assert not list((tmp_path / "disk").iterdir())
+
+
+REFUSED = r"another process trains into .*run; wait for it, or give another --out"
+
+
+def test_a_file_is_locked_until_the_block_ends(tmp_path):
+    path = tmp_path / "config.json"
+    with Claim() as first, Claim() as second:
+        first.take(path)  # no file to lock
+        path.write_text("{}")
+        first.take(path)
+        first.take(path)  # its own lock
+        with refused("another process"):
+            second.take(path)
+        path.rename(tmp_path / "old.json")
+        path.write_text("{}")
+        second.take(path)
+        with refused("another process"):
+            second.take(tmp_path / "old.json")
+        with refused("another process"):
+            first.take(path)
+    with Claim() as third:
+        third.take(path)
+        third.take(tmp_path / "old.json")
+    with third:
+        third.take(path)  # again, after its block
+
+
+@pytest.mark.parametrize("way", ["resume", "overwrite"])
+@pytest.mark.parametrize("begun", [True, False], ids=["with a checkpoint", "just begun"])
+def test_a_run_owned_by_another_process_is_left_alone(finished, run, train, tmp_path, way, begun):
+    other = RunFolder(run)
+    if begun:
+        (run / "result.json").unlink()
+        other.claim.take(run / "config.json")
+    else:
+        other.begin({})  # replaces the finished run
+    (run / ".last.ckpt.99.part").write_bytes(b"unfinished")
+    before = contents(tmp_path, without=())
+    with other.claim:
+        with refused(REFUSED):
+            train(**{way: True})
+        assert contents(tmp_path, without=()) == before
+    if begun:
+        train(**{way: True})
+        assert outcome(run) == outcome(finished)
+
+
+def test_a_run_that_another_process_began_meanwhile_is_left_alone(train, tmp_path, monkeypatch):
+    other, init = RunFolder(tmp_path / "run"), Training.__init__
+
+    def meanwhile(self, *arguments):
+        init(self, *arguments)
+        other.begin({"its": "own"})
+
+    monkeypatch.setattr(Training, "__init__", meanwhile)
+    with other.claim:
+        with refused(REFUSED):
+            train()
+        assert [path.name for path in (tmp_path / "run").iterdir()] == ["config.json"]
