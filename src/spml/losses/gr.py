@@ -106,12 +106,12 @@ ALPHA = tuple(
 
     Measured on VOC2012, three seeds: $\hat k$ and the losses carry the method; without $v$ it is
     indistinguishable from the whole ([Table
-    3](reproduction.md#table-3-what-each-part-of-gr-loss-is-worth)). The paper's form is slightly
-    better than the code's, its start of $b$ and one learning rate are worse ([each
+    3](reproduction.md#table-3-what-each-part-of-gr-loss-is-worth)). The paper's form changes
+    nothing that counts; its start of $b$ and one learning rate are worse ([each
     difference](reproduction.md#where-the-paper-and-its-released-code-differ)). A narrower final $v$
-    and a threshold $-b/w$ of 0.6 to 0.8 gain up to 0.8 over the published setting with one seed
-    ([Hyper-parameters](reproduction.md#hyper-parameters)). From random weights `gr` is below `an`
-    ([Other backbones](reproduction.md#other-backbones)).
+    and a threshold $-b/w$ of 0.6 to 0.8 gain up to 0.8 over the published setting with one seed,
+    undecided ([Hyper-parameters](reproduction.md#hyper-parameters)). From random weights
+    `gr` is below `an` ([Other backbones](reproduction.md#other-backbones)).
     """,
     examples=[
         "voc --method gr",
