@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from spml.bench.plan import Plan, Record, Run, SettingValues, benchmark, distinct
 from spml.bench.store import RunStore
@@ -265,7 +265,7 @@ def _worker(job: Job) -> None:
 
     if hasattr(os, "setpgrp"):
         os.setpgrp()
-    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     follow(os.getppid())
     if job.threads is not None:
         import torch
@@ -278,7 +278,3 @@ def _worker(job: Job) -> None:
     except UserError as error:
         print(f"spml: {error}", file=sys.stderr, flush=True)
         os._exit(REFUSED)
-
-
-def _interrupt(number: int, frame: Any) -> None:
-    raise KeyboardInterrupt

@@ -66,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"spml {version('spml')}")
         return 0
     try:
-        signal.signal(signal.SIGTERM, _interrupt)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
         command = _parse_command(_without_removed(words))
         if command is not None:
             command.run()
@@ -210,10 +210,6 @@ def entry() -> None:
     if code == 130:
         os._exit(code)  # without waiting for decoding threads
     sys.exit(code)
-
-
-def _interrupt(number: int, frame: Any) -> None:
-    raise KeyboardInterrupt
 
 
 def _one_line(error: BaseException) -> str:
