@@ -184,6 +184,14 @@ def outcome(folder: Path) -> dict:
     return {name: value for name, value in result.items() if name not in TIMINGS}
 
 
+def remove(path: Path) -> None:
+    """Delete a file or a folder."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
 def contents(folder: Path, without=TIMED) -> dict[str, bytes]:
     """Every file's bytes by name, without timings."""
     files = [path for path in folder.rglob("*") if path.is_file() and path.name not in without]

@@ -36,7 +36,8 @@ def test_a_new_loss_ends_in_a_table_and_differences(tmp_path):
     assert {line[0] for line in lines} == {"an", "em", "gr"}
     for _, difference, low, high, verdict in lines:
         assert float(low) <= float(difference) <= float(high)
-        assert verdict == ("above" if float(low) > 0 else "below" if float(high) < 0 else "not")
+        apart = "above" if float(low) > 0 else "below"
+        assert verdict == (apart if float(low) * float(high) > 0 else "not")
     differences = [float(line[1]) for line in lines]
     assert differences == sorted(differences, reverse=True)
     stored = json.loads((tmp_path / "bench" / "bench.json").read_text())

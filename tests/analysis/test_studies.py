@@ -214,7 +214,8 @@ def test_the_files_hold_the_computed_values(make, tmp_path):
     from spml.analysis.archive import find
     from spml.analysis.figures import FIGURES, Source, draw
 
-    make(), make("an-0", method="an")
+    make()
+    make("an-0", method="an")
     draw(FIGURES["d"], Source(find(tmp_path)[0]), tmp_path / "out")
     stored = json.loads((tmp_path / "out" / "distinguishability.json").read_text())
     assert [one["method"] for one in stored["study"]] == ["gr", "an"] and stored["wanting"] == ""

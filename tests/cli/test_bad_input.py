@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from spml.cli import main
-from tests.conftest import TINY, contents, spml
+from tests.conftest import TINY, contents, remove, spml
 
 COMMANDS = {
     "eval": [],
@@ -31,7 +31,7 @@ RECORDS = ("eval", "calibrate", "report", "review")  # commands that read the ru
 def keep(run, *names):
     for path in run.iterdir():
         if path.name not in names:
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+            remove(path)
 
 
 def cut(path):
@@ -61,7 +61,7 @@ def to_loop(run):
 
 def without(run, name):
     path = run / name
-    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    remove(path)
     # the data, from which the command could rebuild what is missing, are absent too
     edit(run / "config.json", lambda config: config.update(data="gone.npz"))
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.cli.test_prepare import server  # noqa: F401
-from tests.conftest import contents, outcome, spml
+from tests.conftest import contents, outcome, remove, spml
 from tests.faults.disk import KINDS, Disk, Stopped
 
 SMALL = "--epochs 1 --optimizer sgd --batch-size 16 --accelerator cpu --quiet --selection observed"
@@ -117,7 +117,7 @@ def test_a_command_on_a_failing_disk_loses_nothing(
         at = [*at[first :: whole.count // points], whole.count + 1]
     for number in at:
         for path in folder.iterdir():
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+            remove(path)
         shutil.copytree(before, folder, dirs_exist_ok=True)
         capsys.readouterr()
         disk = Disk(folder, number, kind)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from spml.data.images.loader import Feed, Stream
-from tests.conftest import TINY, contents, same, spml
+from tests.conftest import TINY, contents, remove, same, spml
 
 ERRORS = {
     "an array": MemoryError("Unable to allocate 9.31 GiB for an array with shape (9,)"),
@@ -76,7 +76,7 @@ def test_lack_of_memory_is_one_line_and_loses_nothing(ready, capsys, command, ev
         error = ERRORS[name]
         for name in ("run2", "tags.csv", "run/eval-test.json", "review"):
             path = ready / name
-            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+            remove(path)
         capsys.readouterr()
         with pytest.MonkeyPatch.context() as patch:
             Scarce(patch, number, error)

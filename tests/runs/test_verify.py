@@ -10,7 +10,7 @@ import pytest
 
 from spml.runs.run import Run
 from spml.train import fit
-from tests.conftest import contents, failing, refused, same, spml
+from tests.conftest import contents, failing, refused, remove, same, spml
 
 STEP = "spml.train.step.Step.loss"
 
@@ -21,10 +21,6 @@ def empty(path):
 
 def cut(path):
     os.truncate(path, path.stat().st_size // 2)
-
-
-def remove(path):
-    shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def other(path):
