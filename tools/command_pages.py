@@ -29,8 +29,8 @@ def page() -> str:
 
 
 def help_of(name: str) -> str:
-    """Return the help of a command on a terminal with 100 columns."""
-    with mock.patch.dict(os.environ, COLUMNS="100"):
+    """Return the help of a command on a terminal with 80 columns, which the site's pages hold."""
+    with mock.patch.dict(os.environ, COLUMNS="80"):
         return command_help(name, find_commands()[name], whole=True)
 
 

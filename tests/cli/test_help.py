@@ -115,7 +115,7 @@ _tyro_spml; printf '%s\\n' "${{COMPREPLY[@]}}" """
 def test_a_mistake_in_flags_is_one_line(line, message, capsys):
     assert spml(line) == 2
     (shown,) = capsys.readouterr().err.splitlines()
-    assert shown.startswith(f"spml: {message} ")
+    assert shown.startswith(f"spml: {message} ") and "'None'" not in shown
     assert shown.endswith(f" spml {line.split()[0]} --help lists the flags")
 
 

@@ -42,4 +42,4 @@ def _problem(box: str, flags: Sequence[Flag]) -> str:
         return f"{lacking[1]} needs a value"
     if text.startswith("Missing"):
         return f"give {' '.join(flag.label for flag in flags if flag.required)}"
-    return text.rstrip(".")
+    return re.sub(r"'None', |, 'None'", "", text.rstrip("."))  # the default is no choice
