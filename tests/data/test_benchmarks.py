@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 from PIL import Image
+from torchvision.datasets.voc import DATASET_YEAR_DICT
 
 from spml.data import LabelTable, observe
 from spml.data.benchmarks import (
@@ -40,8 +41,6 @@ def test_archives(archive):
 
 
 def test_the_checksum_of_voc_is_torchvisions():
-    from torchvision.datasets.voc import DATASET_YEAR_DICT
-
     (archive,) = BENCHMARKS["voc"].archives
     assert archive.digest == f"md5:{DATASET_YEAR_DICT['2012']['md5']}"
     assert archive.name == DATASET_YEAR_DICT["2012"]["filename"]

@@ -13,6 +13,7 @@ from PIL import Image
 from spml import SinglePositiveClassifier
 from spml.metrics.scores import threshold_logits
 from spml.model import Classifier, ModelInfo, load_model, save_model
+from spml.report.probabilities import read_model
 from spml.runs.run import Run
 from spml.use.calibrate.calibrate import CalibrationResult, calibration_report
 from spml.use.calibrate.estimates import Evidence, Measure, intervals
@@ -106,8 +107,6 @@ def test_predict_serve_explain_and_the_estimator_agree(case, run, tmp_path):
 
 
 def test_eval_calibrate_and_report_agree_with_predict(case, run):
-    from spml.report.probabilities import read_model
-
     truth = np.where(case.tags, 1, -1).astype(np.int8)[None]
     assert split_metrics(case.logits, truth, "complete", case.info)["OF1"] == 100
     evidence = Evidence.of_complete(case.logits, truth)

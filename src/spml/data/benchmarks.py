@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from pkgutil import resolve_name
@@ -254,15 +255,9 @@ def missing_pictures(tables: Iterable[LabelTable]) -> list[Path]:
     for table in tables:
         for path in map(table.file, range(len(table))):
             if path.parent not in listings:
-                listings[path.parent] = _file_names(path.parent)
+                listings[path.parent] = frozenset()
+                with suppress(OSError), os.scandir(path.parent) as entries:
+                    listings[path.parent] = frozenset(one.name for one in entries if one.is_file())
             if path.name not in listings[path.parent]:
                 missing.append(path)
     return missing
-
-
-def _file_names(folder: Path) -> frozenset[str]:
-    try:
-        with os.scandir(folder) as entries:
-            return frozenset(entry.name for entry in entries if entry.is_file())
-    except OSError:
-        return frozenset()

@@ -1,6 +1,8 @@
 """Tables whose columns have other names, and columns of features."""
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from spml.data import load, read
@@ -97,9 +99,6 @@ def test_columns_describe_tables_only(tmp_path):
 
 
 def test_parquet_has_other_names_but_no_features(tmp_path):
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"file": ["a"], "tags": ["x;y"], "f1": [0.5]}), path)
     assert rows(train(path, columns=Columns("file", "tags", ";"))) == {"a": [1, 1]}

@@ -1,4 +1,5 @@
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -7,7 +8,8 @@ import torch
 from spml.cli import main
 from spml.errors import UserError
 from spml.metrics import threshold_metrics
-from spml.model.store import read_info
+from spml.model.store import read_info, write_info
+from spml.train import fit
 from spml.use.calibrate.calibrate import calibrate, undo
 from spml.use.calibrate.fit import Target, thresholds
 from spml.use.evaluate import assess
@@ -75,20 +77,12 @@ def test_the_card_describes_the_calibration_and_its_undoing(run):
 
 
 def test_a_retrained_run_is_not_calibrated(run, scenes, quick):
-    from dataclasses import replace
-
-    from spml.train import fit
-
     calibrate(run)
     fit(scenes, replace(quick, epochs=1), run, overwrite=True, quiet=True)
     assert not (run / "calibration.json").exists() and read_info(run).thresholds == [0.5] * 10
 
 
 def test_an_unreadable_description_is_not_written(run):
-    from dataclasses import replace
-
-    from spml.model.store import write_info
-
     before = (run / "best" / "model.json").read_bytes()
     with pytest.raises(ValueError, match="must be probabilities"):
         write_info(run, replace(read_info(run), thresholds=[2.0] * 10))

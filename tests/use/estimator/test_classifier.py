@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 import torch
+from PIL import Image
 from sklearn.base import clone
 from sklearn.metrics import average_precision_score
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -23,6 +24,7 @@ from spml.model import load_model
 from spml.use.estimator import classifier as estimator
 from spml.use.estimator.inputs import labels
 from spml.use.evaluate import run_data
+from spml.use.predict.predict import predict
 
 NAMES = np.array(["ant", "bee", "cat", "dog", "eel"])
 INDICATOR = "predict gives an indicator (n, C), not a class per item"
@@ -251,8 +253,6 @@ def test_a_given_run_folder_is_kept_and_replaced_only_on_request(data, tmp_path)
 
 
 def test_the_run_folder_has_the_thresholds_that_were_given(data, tmp_path):
-    from spml.use.predict.predict import predict
-
     x, _, single = data
     how = {"folder": tmp_path / "run", "thresholds": np.linspace(0.3, 0.6, len(NAMES))}
     model = make(**how).fit(x, single)
@@ -271,8 +271,6 @@ def test_no_files_remain_without_a_folder(data, tmp_path, monkeypatch):
 
 
 def test_pictures_as_paths_and_as_arrays(pictures, tmp_path):
-    from PIL import Image
-
     paths = sorted((pictures.parent / "photos").iterdir())
     colours = [["red", "green", "blue"][int(path.stem) % 3] for path in paths]
     how = {"backbone": "tiny", "size": 16, "batch_size": 4, "validation": 0.25}

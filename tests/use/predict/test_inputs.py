@@ -3,6 +3,8 @@ import os
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from spml.errors import DataError, UserError
@@ -94,9 +96,6 @@ def test_an_image_of_a_table_counts_once_and_starts_from_its_folder(info, tmp_pa
         lines = [f"{one}{mark}x\n" for one in ["Image", *images]]
         (tmp_path / f"t.{kind}").write_text("".join(lines))
     else:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
         table = pa.table({"n": [1, 2, 3, 4], "image": pa.array(images).dictionary_encode()})
         pq.write_table(table, tmp_path / f"t.{kind}")
     items = list(Inputs([tmp_path / f"t.{kind}"], info))
@@ -113,9 +112,6 @@ def test_paths_of_a_table_from_windows_are_found(info, tmp_path):
 
 
 def test_a_row_or_an_input_that_cannot_be_read_is_reported_and_the_rest_continues(info, tmp_path):
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     (tmp_path / "rows.csv").write_bytes(b"image,x\na.jpg,1\n,2\nb.jpg\nc\xff.jpg,3\nd.jpg,4\n")
     (tmp_path / "none.csv").write_text("path\na.jpg\n")
     (tmp_path / "empty.csv").write_text("")

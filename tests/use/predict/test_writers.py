@@ -3,6 +3,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from spml.errors import UserError
@@ -33,8 +34,6 @@ def test_a_class_named_like_another_column_has_its_own_column():
 
 @pytest.mark.parametrize("classes", [["x", "y"], ["image", "tags"]])
 def test_every_format_holds_the_same(tmp_path, classes):
-    import pyarrow.parquet as pq
-
     for kind in ("csv", "jsonl", "parquet"):
         with writing(tmp_path / f"p.{kind}", kind, classes) as write:
             write(ROWS)
@@ -79,8 +78,6 @@ def test_a_file_is_written_only_without_errors(tmp_path):
 
 
 def test_parquet_rows_are_written_in_groups(tmp_path, monkeypatch):
-    import pyarrow.parquet as pq
-
     monkeypatch.setattr(writers, "GROUP", 4 * 5)  # of five rows
     with writing(tmp_path / "p.parquet", "parquet", ["x", "y"]) as write:
         for _ in range(8):

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from spml.cli import main
 from spml.data import LabelTable, SparseLabels, load, read
@@ -17,8 +18,6 @@ HEAD = "image,class,answer\n"
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory):
     """A folder with twelve pictures, their table, and a run on it."""
-    from PIL import Image
-
     folder = tmp_path_factory.mktemp("answers")
     (folder / "photos").mkdir()
     rows = ["image,label,negative,split"]

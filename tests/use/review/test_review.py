@@ -1,5 +1,6 @@
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -85,8 +86,6 @@ def test_classes_numbers_and_splits_can_be_chosen(run, scenes, tmp_path):
 
 
 def test_calibration_changes_probabilities_and_not_the_order(run, tmp_path):
-    from dataclasses import replace
-
     review(run, tmp_path / "before", count=40)
     other = shutil.copytree(run, tmp_path / "run")
     model, info = load_model(other)

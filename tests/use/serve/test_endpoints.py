@@ -8,6 +8,7 @@ from io import BytesIO
 import numpy as np
 import pytest
 from PIL import Image
+from safetensors.torch import load_file, save_file
 
 from spml.data.images.decode import decode
 from spml.errors import UserError
@@ -150,8 +151,6 @@ def test_invalid_feature_values_are_refused_in_one_line(make_model, sent):
 
 
 def test_damaged_weights_are_reported_at_the_start_and_later(make_model):
-    from safetensors.torch import load_file, save_file
-
     run = make_model()
     tagger = Tagger(run, LIMITS)
     tagger.model.head.bias.fill_(np.nan)

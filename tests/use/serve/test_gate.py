@@ -12,6 +12,7 @@ import pytest
 
 from spml.cli import main
 from spml.use.serve.serve import listening
+from spml.use.serve.tagger import Limits
 from tests.use.serve.serving import answer, ask, form, picture, served
 
 SECRETS = (
@@ -129,8 +130,6 @@ def test_a_body_without_a_length_is_cut_off_at_the_limit(site):
 
 
 def test_a_form_may_hold_the_largest_picture(small_model):
-    from spml.use.serve.tagger import Limits
-
     with served(small_model, limits=Limits(bytes=len(picture()))) as site:
         body, headers = form(picture())
         assert ask(f"{site}/api/predict", body, **headers)[0] == 200

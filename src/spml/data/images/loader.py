@@ -59,11 +59,17 @@ class Item:
         return cls(str(path), path, where=table.where(row))
 
     def picture(self, size: int | None = None) -> Tensor:
-        """Return the picture (3, H, W), resized if a size is given; may raise DataError."""
-        if self.path is not None:
+        """Return the picture (3, H, W), resized if a size is given.
+
+        A DataError of a file that cannot be read names the item's place.
+        """
+        if self.path is None:
+            picture = torch.from_numpy(np.ascontiguousarray(self.x))
+            return picture if size is None else resize(picture, size)
+        try:
             return decode(self.path, size)
-        picture = torch.from_numpy(np.ascontiguousarray(self.x))
-        return picture if size is None else resize(picture, size)
+        except DataError as error:
+            raise DataError(f"{self.where}{error}") from error.__cause__
 
 
 class Feed:
@@ -286,8 +292,7 @@ def _fill(items: Sequence[Item], out: Tensor, size: int) -> list[DataError | Non
         try:
             picture = item.picture(size)
         except DataError as error:
-            errors[i] = wrong = DataError(f"{item.where}{error}")
-            wrong.__cause__ = error.__cause__
+            errors[i] = error
         else:  # torch would use threads of its own for the copy
             np.copyto(place.numpy(), picture.numpy())
     return errors

@@ -85,9 +85,12 @@ def calibrate(
     if validation.kind == "complete" and positives_per_item is not None:
         raise UserError("--positives-per-item is for observed labels; complete labels determine it")
     result = fit_calibration(validation, target, method, positives_per_item, seed, advance)
-    before = _before(Run(run), validation.info)
+    stored, info = Run(run), validation.info
+    before: dict[str, Any] = {"thresholds": info.thresholds, "calibration": info.calibration}
+    if stored.calibration_file.is_file() and (earlier := _stored(stored))["after"] == before:
+        before = dict(earlier["before"])  # of the model before it was first calibrated
     after = {"thresholds": result.thresholds.tolist(), "calibration": result.knots}
-    former = replace(validation.info, **before)
+    former = replace(info, **before)
     record = {
         "labels": validation.kind,
         "aim": str(target),
@@ -98,8 +101,8 @@ def calibrate(
         "before": before,
         "after": after,
     }
-    write_json(Run(run).calibration_file, record)
-    write_info(run, replace(validation.info, **after))
+    write_json(stored.calibration_file, record)
+    write_info(run, replace(info, **after))
     write_card(run)
     return record
 
@@ -148,15 +151,6 @@ def fit_calibration(
         drawn.append({**measure(chances, counts), "threshold": moved})
     ends = intervals({**figures, "threshold": chosen}, drawn, evidence.error)
     return CalibrationResult(evidence, knots, chosen, figures, ends)
-
-
-def _before(run: Run, info: ModelInfo) -> dict[str, Any]:
-    """Thresholds and calibration of the model before it was first calibrated."""
-    now = {"thresholds": info.thresholds, "calibration": info.calibration}
-    if not run.calibration_file.is_file():
-        return now
-    stored = _stored(run)
-    return dict(stored["before"]) if stored["after"] == now else now
 
 
 def _stored(run: Run) -> dict[str, Any]:

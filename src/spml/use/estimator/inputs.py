@@ -60,10 +60,11 @@ def labels(y: Any, classes: Iterable[Any] | None) -> tuple[Array, SparseLabels]:
     y = plain(y)
     if hasattr(y, "tocoo"):
         return _from_sparse(y, classes)
-    if _is_nested(y):
+    lists = (list, tuple, set, frozenset)
+    listed = isinstance(y, (list, tuple)) or (getattr(y, "ndim", 0) == 1 and y.dtype == object)
+    if listed and any(isinstance(row, (*lists, np.ndarray)) for row in y):
         y = [row.tolist() if isinstance(row, np.ndarray) else row for row in y]
         if not _is_indicator(y, classes):
-            lists = (list, tuple, set, frozenset)
             return _from_lists(
                 [list(row) if isinstance(row, lists) else [row] for row in y], classes
             )
@@ -82,12 +83,6 @@ def labels(y: Any, classes: Iterable[Any] | None) -> tuple[Array, SparseLabels]:
         f"y is {array.dtype} {array.shape}; "
         "give (n, C) of 1, 0 and -1, a class per item, or a list of classes per item"
     )
-
-
-def _is_nested(y: Any) -> bool:
-    """Whether y is a list, or a column of a data frame, that holds lists."""
-    listed = isinstance(y, (list, tuple)) or (getattr(y, "ndim", 0) == 1 and y.dtype == object)
-    return listed and any(isinstance(row, (list, tuple, set, frozenset, np.ndarray)) for row in y)
 
 
 def _is_indicator(rows: Sequence[Any], classes: Iterable[Any] | None) -> bool:

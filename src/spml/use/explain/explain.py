@@ -67,7 +67,7 @@ def explain(
             try:
                 picture = item.picture()
             except DataError as error:
-                report(DataError(f"{item.where}{error}"), on_error)
+                report(error, on_error)
                 continue
             scored = ScoredPicture(model, info, picture)
             page.add(item.name, scored, columns or scored.order[:top])

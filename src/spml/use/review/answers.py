@@ -135,7 +135,7 @@ def read_answers(path: Path, table: LabelTable) -> list[tuple[int, int, int]]:
         if image not in rows:
             raise DataError(
                 f"{where}{image!r} is not in the run's train list; "
-                "is it the answers of another run?"
+                "are these the answers of another run?"
             )
         if counts[image] > 1:
             raise DataError(f"{where}{image!r} names several items; give each a name of its own")

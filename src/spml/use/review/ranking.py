@@ -122,16 +122,11 @@ def likeliest(
         scores = np.concatenate([scores, scale(logits[part])[row, wanted[column]]])
         keep = np.lexsort((classes, rows, -scores))
         if per_class is not None:
-            keep = keep[_earlier(classes[keep]) < per_class]
+            ranked = classes[keep]
+            order = np.argsort(ranked, kind="stable")
+            earlier = np.empty_like(order)  # number of better entries of the same class
+            earlier[order] = np.arange(len(order)) - np.searchsorted(ranked[order], ranked[order])
+            keep = keep[earlier < per_class]
         keep = keep[:count]
         rows, classes, scores = rows[keep], classes[keep], scores[keep]
     return rows, classes
-
-
-def _earlier(classes: Numbers) -> Numbers:
-    """Number of entries of the same class before each entry."""
-    order = np.argsort(classes, kind="stable")
-    ordered = classes[order]
-    earlier = np.empty_like(order)
-    earlier[order] = np.arange(len(order)) - np.searchsorted(ordered, ordered)
-    return earlier
