@@ -59,6 +59,17 @@ def test_the_first_runs_are_those_with_reference_figures(coco_plan, outcomes):
     assert sorted(name.partition("-")[0] for name in selected) == ["an", "gr"]
 
 
+def test_the_page_matches_the_recorded_runs(benchmarks):
+    import coco_page
+
+    page = coco_page.COCO_PAGE.read_text(encoding="utf-8")
+    known = coco_page.CocoPage(coco_page.Recorded.read(setup=coco_page.COCO))
+    assert all(f"<!-- generated: {name} -->" in page for name in known.blocks())
+    remedy = "run python benchmarks/coco_page.py"
+    assert coco_page.render(page, known.blocks()) == page, remedy
+    assert coco_page.RUNS.read_text(encoding="utf-8") == coco_page.runs_csv(known.known), remedy
+
+
 @pytest.fixture
 def staged(tmp_path):
     """Five pictures, as `stage.py coco` leaves them."""

@@ -1,0 +1,141 @@
+"""The generated parts of docs/coco.md, all from the recorded runs on COCO."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import cached_property, partial
+
+from coco_plan import COCO, REFERENCE, STUDIED
+from plans import HERE, needed, to_come
+from recorded import OPEN, Recorded, markdown, progress, result_table, runs_csv, shell_function
+from reproduction import NEAR, PAGE, Page, render
+
+from spml.analysis.archive import find
+from spml.analysis.figures import FIGURES, Source, draw
+from spml.report.format import signed
+
+COCO_PAGE = PAGE.parent / "coco.md"
+RUNS = PAGE.parent / "coco-runs.csv"
+FIGURE_FOLDER = PAGE.parent / "figures" / "coco"
+LENGTHS = {"22k": 30_000, "whole": 82_081}
+SECONDS = 34  # of the GPU for a run on 22k, with four processes on an H200 under MPS
+DRAWN = {"distinguishability": "d", "assumptions": "e"}
+
+
+class CocoPage(Page):
+    """The blocks of the page; each depends only on the recorded runs."""
+
+    @cached_property
+    def source(self) -> Source:
+        home = self.known.store.home
+        return Source(find(home)[0] if home.is_dir() else (), settings=STUDIED)
+
+    def blocks(self) -> dict[str, Callable[[], str]]:
+        own = {
+            "coco-state": self.state,
+            "coco-cost": self.cost,
+            "coco-reader": self.reader,
+            "coco-table-a": self.table_a,
+            "coco-command": lambda: f"```\n{shell_function(self.known.setup)}\n```",
+        }
+        tables: dict[str, Callable[[], str]] = {
+            "as published": lambda: self._table("as published", quoted=True, thirds=True),
+            "Table B": self.table_b,
+            "query heads": self.query_heads,
+            "Table 3": self.table_3,
+            "whole": lambda: self._table("whole", quoted=True, thirds=True),
+        }
+        for name, block in tables.items():
+            marker = f"coco-{name.lower().replace(' ', '-')}"
+            own[marker] = block if self._begun(name) else partial(self._waiting, name)
+        return own | {"coco-figures": self.figures}
+
+    def _table(self, name: str, **columns: bool) -> str:
+        return result_table(self.known, self.known.plan(name), **columns)
+
+    def _begun(self, name: str) -> bool:
+        return self.known.done(self.known.plan(name))[0] > 0
+
+    def _waiting(self, name: str) -> str:
+        done, every = self.known.done(self.known.plan(name))
+        return f"{done} of {every} runs recorded."
+
+    def cost(self) -> str:
+        """The GPU seconds of all runs, and of those that are not recorded."""
+        runs = needed(self.known.every, self.known.store)
+        later = to_come(self.known.every, self.known.store)
+        seconds = {"all": 0.0, "open": 0.0}
+        for run in runs:
+            own = SECONDS * LENGTHS[run.data.partition("@")[2]] / LENGTHS["22k"]
+            seconds["all"] += own
+            seconds["open"] += own * (self.known.record(run) is None)
+        for name, number in later.items():
+            version = self.known.plan(name).data.partition("@")[2]
+            for part in seconds:
+                seconds[part] += number * SECONDS * LENGTHS[version] / LENGTHS["22k"]
+        count = len(runs) + sum(later.values())
+        return (
+            f"{count} runs, at most: {seconds['all']:,.0f} s of an H200 at {SECONDS} s for a run "
+            f"on COCO-22k, {seconds['open']:,.0f} s of them for runs that are not recorded. Query "
+            "heads take longer."
+        )
+
+    def reader(self) -> str:
+        """What was read on real pictures."""
+        stored = json.loads((HERE / "results" / "coco-reader.json").read_text(encoding="utf-8"))
+        lines = [
+            ["list", "training", "validation", "test", "positives", "exactly one"],
+            ["---"] * 6,
+        ]
+        for name, one in stored.items():
+            counts = [f"{one['pictures'][part]:,}" for part in ("train", "val", "test")]
+            positives = f"{one['positives']['train']:.2f}"
+            lines.append([name, *counts, positives, f"{one['one_positive']['train']:.0%}"])
+        return markdown(lines)
+
+    def table_a(self) -> str:
+        """The reference runs next to the figures of earlier ones."""
+        plan = self.known.plan("Table A")
+        lines = [["run", "test mAP", "reference", "difference"], ["---"] * 4]
+        differences = {}
+        for case in plan.cases:
+            (run,) = self.known.finals(plan, case)
+            record, other = self.known.record(run), REFERENCE[case.label]
+            if record is None:
+                lines.append([case.label, progress(self.known, plan, case), f"{other:.2f}", ""])
+                continue
+            own = record["result"]["test_map"]
+            differences[case.label] = own - other
+            lines.append([case.label, f"{own:.2f}", f"{other:.2f}", signed(own - other)])
+        far = [name for name, value in differences.items() if abs(value) > NEAR]
+        text = f"{len(differences) - len(far)} of {len(differences)} recorded runs lie within "
+        text += f"{NEAR} of the reference"
+        return f"{text}{': not ' + ', '.join(far) if far else ''}.\n\n{markdown(lines)}"
+
+    def figures(self) -> str:
+        """The drawn figures; open without the scores of GR and AN."""
+        if not self.apart:
+            return f"{OPEN} (runs of gr and an with scores: 0 of 2)"
+        drawn = [f"![{name}](figures/coco/{name}.svg)" for name in DRAWN]
+        return "\n".join([*drawn, "", self.blocks_of_scores()])
+
+    def blocks_of_scores(self) -> str:
+        from figure_blocks import confidences
+
+        return confidences(self.known, self.apart, self.ends)
+
+
+def write() -> None:
+    """Draw the figures that have their runs, and write the list of runs and the page."""
+    page = CocoPage(Recorded.read(setup=COCO))
+    if page.apart:
+        for letter in DRAWN.values():
+            print("COCO", FIGURES[letter].name, draw(FIGURES[letter], page.source, FIGURE_FOLDER))
+    RUNS.write_text(runs_csv(page.known), encoding="utf-8")
+    text = render(COCO_PAGE.read_text(encoding="utf-8"), page.blocks())
+    COCO_PAGE.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write()
