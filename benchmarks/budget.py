@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
-from spml.bench.plan import Case, Outcomes, Plan, Run, validation
+from spml.bench.plan import Case, Outcomes, Plan, Run, benchmark, validation
 from spml.losses.metadata import Options
 
 RATES = (2e-5, 5e-5, 1e-4)
@@ -70,14 +70,42 @@ SIX: dict[str, list[Options]] = {
         *(_beta(-2.0, 2.5), _beta(-5.0, 8.3333), _alpha(0.2, 0.1) | _beta(-2.0, 2.5)),
     ],
 }
+# where the values published for COCO differ
+ON_COCO: dict[str, list[Options]] = {
+    "ll_r": _values("delta", 0.001, 0.002, 0.003, 0.006, 0.008, 0.01),
+    "ll_cp": [
+        *_values("delta", 0.001, 0.003, 0.004),
+        {"variant": "released"},
+        *({"variant": "released", "delta": delta} for delta in (0.001, 0.003)),
+    ],
+    "role": [
+        *_values("label_lr", 3.0, 10.0),
+        *_values("expected_positives", 2.0, 2.5, 3.5),
+        {"label_lr": 10.0, "expected_positives": 2.5},
+    ],
+    "em": _values("alpha", 0.01, 0.025, 0.05, 0.15, 0.2, 0.3),
+    "em_apl": [
+        *_values("alpha", 0.05, 0.2),
+        *_values("beta", 0.02, 0.2, 0.5),
+        {"alpha": 0.2, "beta": 0.02},
+    ],
+    "gr": [
+        *(_alpha(0.2, 0.1), _alpha(1.0, 0.1), _alpha(0.2, 0.5)),
+        *(_beta(-2.0, 2.0), _beta(-8.0, 8.0), _alpha(0.2, 0.1) | _beta(-2.0, 2.5)),
+    ],
+}
+USUAL_HEAD = 10.0  # times the rate of the backbone; RATES_ALONE is for such a head
 
 
 @dataclass(frozen=True)
 class Budget:
     """Three learning rates with the published options, then six other settings at the best one.
 
-    A method without options that matter has six other rates of the backbone and the head.
+    A method without options that matter has six other rates of the backbone and the head. They
+    scale with the rate of the row's head.
     """
+
+    count: ClassVar[int] = 9
 
     def trials(self, plan: Plan, case: Case, outcomes: Outcomes) -> tuple[list[Run], bool]:
         """Return the three rates; with their results, all nine."""
@@ -87,13 +115,17 @@ class Budget:
             return runs, False
         figures = [validation(record) or 0.0 for record in records]
         best = RATES[figures.index(max(figures))]
-        for options, own in others(case.method):
+        head = case.settings.get("head_lr", USUAL_HEAD) / USUAL_HEAD
+        for options, own in others(case.method, benchmark(case.data or plan.data)):
             rate = float(f"{best * own.get('factor', 1.0):.3g}")
-            settings = {"lr": rate} | ({"head_lr": own["head_lr"]} if "head_lr" in own else {})
+            settings = {"lr": rate}
+            if "head_lr" in own:
+                settings["head_lr"] = own["head_lr"] * head
             runs.append(plan.run(case, "trial", plan.trial_seed, options, **settings))
         return runs, True
 
 
-def others(method: str) -> list[Other]:
+def others(method: str, data: str = "voc") -> list[Other]:
     """Return the six settings besides the published ones."""
-    return [(options, {}) for options in SIX[method]] if method in SIX else RATES_ALONE
+    six = {**SIX, **ON_COCO} if data == "coco" else SIX
+    return [(options, {}) for options in six[method]] if method in six else RATES_ALONE

@@ -7,8 +7,17 @@ from collections.abc import Callable
 from functools import cached_property, partial
 
 from coco_plan import COCO, REFERENCE, STUDIED
-from plans import HERE, needed, to_come
-from recorded import OPEN, Recorded, markdown, progress, result_table, runs_csv, shell_function
+from plans import HERE, cost
+from recorded import (
+    OPEN,
+    Recorded,
+    markdown,
+    progress,
+    result_table,
+    runs_csv,
+    shell_function,
+    trial_state,
+)
 from reproduction import NEAR, PAGE, Page, render
 
 from spml.analysis.archive import find
@@ -18,8 +27,6 @@ from spml.report.format import signed
 COCO_PAGE = PAGE.parent / "coco.md"
 RUNS = PAGE.parent / "coco-runs.csv"
 FIGURE_FOLDER = PAGE.parent / "figures" / "coco"
-LENGTHS = {"22k": 30_000, "whole": 82_081}
-SECONDS = 34  # of the GPU for a run on 22k, with four processes on an H200 under MPS
 DRAWN = {"distinguishability": "d", "assumptions": "e"}
 
 
@@ -33,6 +40,7 @@ class CocoPage(Page):
 
     def blocks(self) -> dict[str, Callable[[], str]]:
         own = {
+            "coco-claims": self.claims,
             "coco-state": self.state,
             "coco-cost": self.cost,
             "coco-reader": self.reader,
@@ -41,8 +49,7 @@ class CocoPage(Page):
         }
         tables: dict[str, Callable[[], str]] = {
             "as published": lambda: self._table("as published", quoted=True, thirds=True),
-            "Table B": self.table_b,
-            "query heads": self.query_heads,
+            "equal budgets": self.equal_budgets,
             "Table 3": self.table_3,
             "whole": lambda: self._table("whole", quoted=True, thirds=True),
         }
@@ -54,6 +61,11 @@ class CocoPage(Page):
     def _table(self, name: str, **columns: bool) -> str:
         return result_table(self.known, self.known.plan(name), **columns)
 
+    def equal_budgets(self) -> str:
+        plan = self.known.plan("equal budgets")
+        table = self._table(plan.table, quoted=True, thirds=True)
+        return f"{table}\n\n{trial_state(self.known, plan)}"
+
     def _begun(self, name: str) -> bool:
         return self.known.done(self.known.plan(name))[0] > 0
 
@@ -62,24 +74,7 @@ class CocoPage(Page):
         return f"{done} of {every} runs recorded."
 
     def cost(self) -> str:
-        """The GPU seconds of all runs, and of those that are not recorded."""
-        runs = needed(self.known.every, self.known.store)
-        later = to_come(self.known.every, self.known.store)
-        seconds = {"all": 0.0, "open": 0.0}
-        for run in runs:
-            own = SECONDS * LENGTHS[run.data.partition("@")[2]] / LENGTHS["22k"]
-            seconds["all"] += own
-            seconds["open"] += own * (self.known.record(run) is None)
-        for name, number in later.items():
-            version = self.known.plan(name).data.partition("@")[2]
-            for part in seconds:
-                seconds[part] += number * SECONDS * LENGTHS[version] / LENGTHS["22k"]
-        count = len(runs) + sum(later.values())
-        return (
-            f"{count} runs, at most: {seconds['all']:,.0f} s of an H200 at {SECONDS} s for a run "
-            f"on COCO-22k, {seconds['open']:,.0f} s of them for runs that are not recorded. Query "
-            "heads take longer."
-        )
+        return f"Open: at most {cost(self.known.setup, self.known.every, self.known.store)}."
 
     def reader(self) -> str:
         """What was read on real pictures."""

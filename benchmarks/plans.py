@@ -34,7 +34,6 @@ FROM_FILES = frozenset({LITE0, "tf_efficientnet_lite2", "mobilenetv2_100"})
 LR = 5e-5
 RATES = Grid((2e-5, LR, 1e-4))
 FRESH = (1, 2, 3)
-SECONDS = 17  # of a run on an H200, where 15 runs share the device
 ONE_RATE = {"smile": "smile at one rate", "mime": "mime at one rate"}  # a method, and its row
 # of runs that only show that a machine can make them
 TINY = {"backbone": "tiny", "weights": "none", "size": 64, "epochs": 1}
@@ -65,6 +64,7 @@ class Setup:
         results: folder of the records.
         overview: file that lists every run and its state.
         reference: test mAP of earlier runs, by row of the first table.
+        seconds: time of a run by version of the data, on an H200 that several runs share.
     """
 
     data: str
@@ -74,6 +74,7 @@ class Setup:
     results: Path
     overview: Path
     reference: Mapping[str, float]
+    seconds: Mapping[str, float]
 
 
 def comparison(data: str, common: Mapping[str, Any]) -> Plan:
@@ -112,11 +113,23 @@ def to_come(every: Sequence[Plan], store: RunStore) -> dict[str, int]:
     }
 
 
-def cost(every: Sequence[Plan], store: RunStore) -> str:
+def later_trials(plan: Plan, store: RunStore) -> int:
+    """Count the trials of a table that depend on trials which have not ended."""
+    count = getattr(plan.search, "count", 0)  # of a row; a grid knows all its trials
+    if plan.search is None or not count:
+        return 0
+    found = [plan.search.trials(plan, case, store.outcome) for case in plan.cases]
+    return sum(count - len(runs) for runs, complete in found if not complete)
+
+
+def cost(setup: Setup, every: Sequence[Plan], store: RunStore) -> str:
     """Return how many runs are not recorded yet, and their time."""
-    pending = sum(store.outcome(run.id) is None for run in needed(every, store))
-    left = pending + sum(to_come(every, store).values())
-    return f"{left} runs, about {SECONDS * left:,} s on an H200"
+    pending = [run.data for run in needed(every, store) if store.outcome(run.id) is None]
+    later = to_come(every, store)
+    for plan in every:
+        pending += [plan.data] * (later.get(plan.table, 0) + later_trials(plan, store))
+    seconds = sum(setup.seconds[data.partition("@")[2]] for data in pending)
+    return f"{len(pending)} runs, about {seconds:,.0f} s on an H200"
 
 
 def scored(every: Sequence[Plan]) -> frozenset[str]:
@@ -265,4 +278,4 @@ def command_line(setup: Setup, about: str | None) -> None:
         }
         counts = write_overview(options.plan, needed(every, store), store, **known)
         print(", ".join(f"{number} {state}" for state, number in counts.items()))
-        print(f"open, with final runs after trials: at most {cost(every, store)}")
+        print(f"open, with final runs after trials: at most {cost(setup, every, store)}")

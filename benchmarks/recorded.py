@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from plans import Setup, against
+from plans import Setup, against, later_trials
 from voc_plan import VOC
 
 from spml.bench.formats import versus
@@ -49,6 +49,9 @@ class Recorded:
     def plan(self, name: str) -> Plan:
         return next(plan for plan in self.every if plan.table == name)
 
+    def has(self, name: str) -> bool:
+        return any(plan.table == name for plan in self.every)
+
     def table(self, plan: Plan, base: str | None = None) -> Table:
         if plan.table not in self.documents:
             self.documents[plan.table] = collected(plan, self.store.outcome)
@@ -67,11 +70,10 @@ class Recorded:
 
     def done(self, plan: Plan) -> tuple[int, int]:
         """Number of recorded runs, and of all runs of the table, including those not chosen yet."""
-        runs = plan.runs(self.store.outcome)
+        runs = [run for run in plan.runs(self.store.outcome) if run.table == plan.table]
         open_rows = sum(plan.undecided(case, self.store.outcome) for case in plan.cases)
-        return sum(self.record(run) is not None for run in runs), len(
-            runs
-        ) + open_rows * plan.wanted
+        later = open_rows * plan.wanted + later_trials(plan, self.store)
+        return sum(self.record(run) is not None for run in runs), len(runs) + later
 
     def repeat(self, runs: Sequence[Run]) -> str:
         """The command that repeats runs that differ only in their seeds."""

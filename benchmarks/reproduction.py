@@ -244,7 +244,7 @@ class Page:
                 parts.append(f"{name}: {OPEN} ({done} of {every}).")
             else:
                 parts.append(f"{name}:\n\n{result_table(self.known, plan)}")
-        left = cost(self.known.every, self.known.store)
+        left = cost(self.known.setup, self.known.every, self.known.store)
         parts.append(f"Open in all tables (`python benchmarks/voc_plan.py`): at most {left}.")
         return "\n\n".join(parts)
 

@@ -50,7 +50,9 @@ def parts(signs: Iterable[int]) -> str:
 
 
 def gap(known: Recorded, name: str, label: str, base: str) -> Comparison | None:
-    """The difference of two complete rows of a table; None if one is not complete."""
+    """The difference of two complete rows of a table; None without such rows or such a table."""
+    if not known.has(name):
+        return None
     rows = {row.label: row for row in known.table(known.plan(name), base).rows}
     if any(rows[one].seeds < rows[one].wanted for one in (label, base) if one in rows):
         return None
