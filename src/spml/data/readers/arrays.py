@@ -83,9 +83,9 @@ def _classes(
                     f"{path}: classes: class {name!r} appears twice; give each class one column"
                 )
         if len(listed.display) != sparse.num_classes:
-            given = f"{len(listed.display)} names in the class list ({listed.source})"
+            listed_names = f"{len(listed.display)} names in the class list ({listed.source})"
             raise DataError(
-                f"{path}: classes: {given} for {sparse.num_classes} columns of labels; "
+                f"{path}: classes: {listed_names} for {sparse.num_classes} columns of labels; "
                 "give one each"
             )
         at = {name: i for i, name in enumerate(listed.display)}
