@@ -153,6 +153,7 @@ NAMES = [
 ]
 CASES = [(name, damage) for name in NAMES for damage in (empty, cut, remove)]
 CASES += [(name, other) for name in NAMES if name.endswith(".npz")]
+CASES += [("contents.npz", damage) for damage in (empty, cut)]
 
 
 @pytest.mark.parametrize(("name", "damage"), CASES)

@@ -68,6 +68,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         command = _parse_command(_without_removed(words))
+        if isinstance(command, DecodeOptions):
+            command.limit_decoding()
         if command is not None:
             command.run()
     except BrokenPipeError:
@@ -219,6 +221,23 @@ def _one_line(error: BaseException) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DecodeOptions:
+    """Limits of a command that decodes pictures."""
+
+    decode_memory: float | None = None
+    """Gigabytes that decoding pictures may take at once. Default: a quarter of the free memory."""
+    max_pixels: float | None = None
+    """Largest picture to decode, width times height. Default: 178 million, the most."""
+
+    def limit_decoding(self) -> None:
+        """Set the limits of this process and of those that it starts."""
+        if self.decode_memory is not None or self.max_pixels is not None:
+            from spml.data.images.decode import set_limits
+
+            set_limits(self.decode_memory, self.max_pixels)
+
+
+@dataclass(frozen=True, kw_only=True)
 class ModelOptions:
     """The stored model that a command uses."""
 
@@ -240,7 +259,7 @@ class ModelOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunOptions:
+class RunOptions(DecodeOptions):
     """The run that a command reads, and how it scores the run's data."""
 
     run_folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
@@ -249,10 +268,12 @@ class RunOptions:
     """Folder of the data's files. Default: their location at training."""
     batch_size: int = 64
     """Items per batch, if scores must be computed."""
+    accept_changed_data: bool = False
+    """Use items although they have changed since training."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableOptions:
+class TableOptions(DecodeOptions):
     """The source of the data and the meaning of its labels."""
 
     root: Path | None = None

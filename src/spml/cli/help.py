@@ -39,6 +39,7 @@ GROUPS = {
     ),
     "speed": (*("precision", "accelerator", "devices", "nodes", "compile", "eval_batch_size"),),
     "advanced": (
+        *("accept_changed_data", "decode_memory", "max_pixels"),
         *("race_budget", "head", "on_nan", "checkpoint_minutes", "logger", "tensorboard"),
         *("against", "resamples", "trials", "rates", "from_", "format", "verify"),
     ),

@@ -23,7 +23,18 @@ LIST_SUFFIXES = (".txt", ".csv", ".tsv", ".json", ".names", ".lst", ".list")
 SEPARATOR = re.compile(r"[,;/&+]")  # signs that people use instead of "|" to join names
 PYTHON_LIST = re.compile(r"\[\s*\]|\{\s*\}|[\[{].*['\"].*[\]}]", re.DOTALL)  # or JSON's
 MAX_SUGGESTIONS = 20  # names to search a suggestion for: with 20,000 classes one takes 0.5 s
+FORMULA = re.compile(r"'*[=+\-@\t\r]")  # begins a cell that a spreadsheet may compute
 RARE = 10  # a class is suspiciously rare if a similar name has this many times its positives
+
+
+def text_cell(text: str) -> str:
+    """Return a CSV cell that spreadsheets show as text, not as a formula."""
+    return f"'{text}" if FORMULA.match(text) else text
+
+
+def text_of(cell: str) -> str:
+    """Undo `text_cell`."""
+    return cell[1:] if cell.startswith("'") and FORMULA.match(cell) else cell
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,13 @@ import numpy.typing as npt
 from filelock import lock_descriptor
 
 from spml.data import Experiment
+from spml.data.images.cache import Cache
 from spml.errors import UserError
 from spml.files import Record, read_arrays, read_json, replacing, write_json, write_text
 from spml.model.store import BEST
 from spml.runs import names, settings
 from spml.runs.checkpoint import BEGIN_ANEW, read_checkpoint, write_checkpoint
+from spml.runs.record import contents
 
 
 class TakenError(UserError):
@@ -97,7 +99,9 @@ class RunFolder:
         """Folder of that run while its files are moved in or out, so that it may be incomplete."""
         return self.path / ".moving"
 
-    def check(self, config: Record, *, resume: bool, overwrite: bool) -> bool:
+    def check(
+        self, config: Record, *, resume: bool, overwrite: bool, accepted: bool = False
+    ) -> bool:
         """Return whether there is a run to resume; UserError if something is in the way."""
         self._claim()
         self._restore()
@@ -108,7 +112,7 @@ class RunFolder:
             stored = read_json(self.path / names.CONFIG)
             if other := settings.mismatch(stored, config):
                 raise self._begun_with(other)
-            self._note_paths(stored, config)
+            self._note_paths(stored, config, accepted)
             return True
         if exists and not overwrite:
             raise UserError(
@@ -128,15 +132,14 @@ class RunFolder:
                 old.rename(self._moving / old.name)
             self._moving.rename(self._aside)
         self.path.mkdir(parents=True, exist_ok=True)
-        write_json(self.path / names.CONFIG, config)
-        self._claim()
+        self.write_config(config)
 
     def abandon(self) -> bool:
         """Remove a run without a checkpoint and restore its predecessor; whether it did so."""
         if self._moving.is_dir():  # interrupted in `begin`
             self._restore()
             return True
-        if self._progressed:
+        if self.progressed:
             return False
         self._remove()
         self._restore()
@@ -146,10 +149,10 @@ class RunFolder:
         return True
 
     @property
-    def _progressed(self) -> bool:
+    def progressed(self) -> bool:
         """Whether the run has something to resume: a checkpoint, or a candidate of a race."""
-        progress = self.checkpoint, self.previous, self.path / names.RACE
-        return any(path.exists() for path in progress)
+        progress = names.CHECKPOINT, names.PREVIOUS, names.RACE
+        return any((self.path / name).exists() for name in progress)
 
     def write_race(self, content: Record) -> None:
         """Write the record of a race."""
@@ -168,8 +171,9 @@ class RunFolder:
             elif source.exists():
                 with replacing(target) as beside:
                     shutil.copyfile(source, beside)
-        write_json(self.path / names.CONFIG, config)
-        self._claim()
+        changes = read_json(self.path / names.CONFIG).get(settings.CHANGED)
+        kept = {} if changes is None else {settings.CHANGED: changes}
+        self.write_config({**config, **kept})
         for candidate in (self.path / names.RACE_FOLDER).glob("*"):
             shutil.rmtree(candidate / BEST, ignore_errors=True)
             (candidate / names.CHECKPOINT).unlink(missing_ok=True)
@@ -195,6 +199,18 @@ class RunFolder:
         for name in written:
             self._npz(name, **files[name])
         return written
+
+    def write_contents(
+        self, experiment: Experiment, cache: Cache | None = None, *, anew: bool = False
+    ) -> None:
+        """Write hashes of all items, unless the run has them and they are not written anew."""
+        if anew or not (self.path / names.CONTENTS).exists():
+            self._npz(names.CONTENTS, **contents(experiment, cache))
+
+    def write_config(self, config: Record) -> None:
+        """Replace config.json."""
+        write_json(self.path / names.CONFIG, config)
+        self._claim()
 
     def write_scores(self, name: str, logits: npt.NDArray[np.float32]) -> None:
         """Write the logits of a split as float16; `scores_name` gives the name."""
@@ -262,7 +278,7 @@ class RunFolder:
 
     def _restore(self) -> None:
         """Undo the moves of a run that was killed before its first checkpoint."""
-        if self._aside.is_dir() and self._progressed:
+        if self._aside.is_dir() and self.progressed:
             shutil.rmtree(self._aside)
         elif self._aside.is_dir():
             self._remove()
@@ -297,15 +313,19 @@ class RunFolder:
             "give another --out (or --overwrite, where the command has it)"
         )
 
-    def _note_paths(self, stored: Record, config: Record) -> None:
+    def _note_paths(self, stored: Record, config: Record, accepted: bool) -> None:
         """Store where the data lie now; UserError if different data lie there."""
         now = settings.with_paths(config)
         if all(stored.get(name) == path for name, path in now.items()):
             return
-        if stored.get("sample_sha256") not in (None, config.get("sample_sha256")):
+        if not accepted:
+            self.compare_samples(stored, config)
+        self.write_config(stored | now)
+
+    def compare_samples(self, stored: Record, config: Record) -> None:
+        """Raise UserError if the content of some items differs from that in the stored run."""
+        if stored.get(settings.SAMPLE) not in (None, config.get(settings.SAMPLE)):
             raise self._begun_with(f"other pictures or features than those of {config['data']}")
-        write_json(self.path / names.CONFIG, stored | now)
-        self._claim()
 
     def _identity(self) -> str:
         """Return the SHA-256 of what a checkpoint of this run must resume with."""

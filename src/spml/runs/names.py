@@ -7,6 +7,7 @@ HISTORY = "history.jsonl"
 RESULT = "result.json"
 OBSERVED = "observed.npz"
 LABELS = "labels.npz"
+CONTENTS = "contents.npz"  # hashes of the items, to notice changed data
 CHECKPOINT = "last.ckpt"
 PREVIOUS = "previous.ckpt"  # until the run is finished
 CALIBRATION = "calibration.json"
@@ -21,7 +22,7 @@ LOGGER_FOLDERS = ("tensorboard", "csv", "wandb")
 
 FILES = (
     *(CONFIG, HISTORY, RESULT, OBSERVED, LABELS, CHECKPOINT, PREVIOUS, REPORT, CALIBRATION),
-    *(RACE, LOGGER),
+    *(RACE, LOGGER, CONTENTS),
 )
 FOLDERS = (BEST, SCORES, *LOGGER_FOLDERS, RACE_FOLDER)
 ADOPTED = (HISTORY, OBSERVED, LABELS, BEST, SCORES, CHECKPOINT)  # of a race's winner, in order

@@ -1,7 +1,7 @@
 """The records that a run writes about itself: its configuration, its model and its result."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,16 +9,20 @@ import numpy.typing as npt
 
 from spml import metrics
 from spml.data import Experiment, LabelTable
+from spml.data.images.cache import Cache
 from spml.data.images.decode import read_file
+from spml.data.images.store import Stamp, path_of, stamp_of
 from spml.errors import DataError
 from spml.losses import Method, code
 from spml.model import Classifier, ModelInfo
 from spml.model.store import versions
-from spml.runs.settings import DATA_HASH, Resolved, recorded
+from spml.runs.settings import DATA_HASH, SAMPLE, Resolved, recorded
 
 # Options whose values come from complete labels.
 SIDE_INFORMATION = ("expected_positives", "priors", "mean_inverse_positives", "a", "missed_rate")
-SAMPLED = 32  # items of a table whose content is hashed; hashing all takes as long as an epoch
+SAMPLED = 32  # items of a table whose content is always compared
+TRAIN, TEST = "train", "test"  # the train list with its validation rows, and the test split
+HASH_BYTES = 16  # of the hash of an item
 
 
 def config(
@@ -47,7 +51,7 @@ def config(
         "side_information": side,
         "observed_sha256": experiment.sha256,
         DATA_HASH: fingerprint(experiment),
-        "sample_sha256": sample(experiment),
+        SAMPLE: sample(experiment),
         **({"method_sha256": own} if (own := code(settings.method)) else {}),
         "versions": versions(),
         **extra,
@@ -82,13 +86,72 @@ def sample(experiment: Experiment) -> str:
     return digest.hexdigest()
 
 
-def _content(table: LabelTable, row: int) -> bytes:
+def _content(table: LabelTable, row: int) -> bytes | bytearray:
     if table.x is not None:
         return np.ascontiguousarray(table.x[row]).tobytes()
     try:
-        return bytes(read_file(table.file(row)))
+        return read_file(table.file(row))
     except DataError:  # decoding reports it
         return b""
+
+
+def tables(experiment: Experiment) -> dict[str, LabelTable]:
+    """Return the train list with its validation rows, and the test split."""
+    every = {TRAIN: experiment.observed, TEST: experiment.test}
+    return {part: table for part, table in every.items() if table is not None}
+
+
+def contents(experiment: Experiment, cache: Cache | None = None) -> dict[str, npt.NDArray[Any]]:
+    """Return the hashes of all items by name, from which `runs.contents` notices changes."""
+    return {
+        f"{part}_{name}": array
+        for part, table in tables(experiment).items()
+        for name, array in hashes(table, cache).items()
+    }
+
+
+def hashes(table: LabelTable, cache: Cache | None = None) -> dict[str, npt.NDArray[Any]]:
+    """Hash the items of a table; a file that the cache has read is not read again."""
+    rows = range(len(table))
+    read = {} if cache is None else {row: cache.record(table, row) for row in rows}
+    known = {
+        row: bytes.fromhex(record.content)[:HASH_BYTES]
+        for row, record in read.items()
+        if record is not None
+    }
+    lacking = [row for row in rows if row not in known]
+    known |= dict(zip(lacking, digests(table, lacking), strict=True))
+    joined = np.frombuffer(b"".join(known[row] for row in rows), np.uint8)
+    return {
+        "names": hashed_names(table),
+        "digests": joined.reshape(len(table), HASH_BYTES),
+        "status": file_status(table),
+    }
+
+
+def hashed_names(table: LabelTable) -> npt.NDArray[np.uint64]:
+    """Return a hash of each item's name."""
+    names = (hashlib.sha256(name.encode()).digest()[:8] for name in table.items)
+    return np.frombuffer(b"".join(names), np.uint64)
+
+
+def file_status(table: LabelTable) -> npt.NDArray[np.int64]:
+    """Return the length and the time of modification of each item's file; zeros for arrays."""
+    status = np.zeros((len(table), 2), np.int64)
+    if table.x is None:
+        for row in range(len(table)):
+            status[row] = (stamp_of(path_of(table, row)) or Stamp(0, 0, 0))[:2]
+    return status
+
+
+def digests(table: LabelTable, rows: Sequence[int]) -> list[bytes]:
+    """Hash the content of rows; zeros if a file cannot be read, which decoding reports."""
+
+    def digest(row: int) -> bytes:
+        content = _content(table, row)
+        return hashlib.sha256(content).digest()[:HASH_BYTES] if content else bytes(HASH_BYTES)
+
+    return [digest(row) for row in rows]
 
 
 def other_data(config: Mapping[str, Any], data_sha256: str) -> bool:

@@ -13,6 +13,7 @@ from spml.errors import DAMAGED, UserError
 from spml.files import Record, number, parse_object, read_arrays, read_json, read_text
 from spml.model.store import BEST, CARD, INFO
 from spml.runs import names
+from spml.runs.contents import Contents, read_contents
 from spml.runs.settings import upgrade
 
 Split = Literal["val", "test"]
@@ -207,6 +208,11 @@ class Run:
                 )
         train, val = (observed[arrays[name]].astype(np.int8) for name in ("train_rows", "val_rows"))
         return Observed(train, val, arrays["val_rows"], str(arrays.get("sha256", "")))
+
+    @cached_property
+    def contents(self) -> dict[str, Contents]:
+        """What the items of the train list and of the test split held; empty if not stored."""
+        return read_contents(self.folder / names.CONTENTS, self.remedy)
 
     def scores(self, split: Split, epoch: int = 0) -> Array | None:
         """Read the logits of a split in their stored precision; None if they are not stored."""

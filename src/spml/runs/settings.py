@@ -193,6 +193,8 @@ class Resolved(Settings):
 Config = dict[str, Any]
 
 DATA_HASH = "data_sha256"
+SAMPLE = "sample_sha256"  # of the content of some items
+CHANGED = "changed_data"  # the changed data that the run was resumed on
 PARTS: dict[str, Part] = {
     # The hashes below decide whether a run resumes on the same data; the file may have moved.
     "data": Part(has_path=True, resumable=True),
@@ -208,12 +210,12 @@ PARTS: dict[str, Part] = {
     # Hashes of the labels and rows that the seeds drew.
     "observed_sha256": Part(Role.SEED, mismatch="other data"),
     DATA_HASH: Part(Role.SEED, mismatch="other data"),
-    # Read only if the data lie elsewhere than before; older runs lack it.
-    "sample_sha256": Part(Role.EXECUTION),
+    # Read only if the data lie elsewhere than before or their hashes are lost; older runs lack it.
+    SAMPLE: Part(Role.EXECUTION),
     "options_from_data": Part(Role.EXECUTION),  # names of options; `options` has their values
     "fused_norm": Part(Role.EXECUTION),  # a setting that was removed
     **dict.fromkeys(("root", "val", "test", "out"), Part(Role.LOCATION, has_path=True)),
-    **dict.fromkeys(("command", "versions", "device"), Part(Role.PROVENANCE)),
+    **dict.fromkeys(("command", "versions", "device", CHANGED), Part(Role.PROVENANCE)),
     **{field.name: field.metadata.get(PART, Part()) for field in fields(Settings)},
 }
 SEEDS = tuple(item.name for item in fields(Settings) if PARTS[item.name].role is Role.SEED)

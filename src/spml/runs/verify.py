@@ -93,7 +93,7 @@ def _observed(run: Run) -> Iterator[str]:
     digest = hashlib.sha256((arrays["observed"] == 1).tobytes()).hexdigest()
     if {digest, str(arrays["sha256"])} != {run.config.get("observed_sha256")}:
         yield f"{path} does not fit its hash in {names.CONFIG}; {REMEDY}"
-    _ = run.observed  # checks the rows
+    _ = run.observed, run.contents  # checks the rows and the shapes
 
 
 def _scores(run: Run) -> Iterator[str]:

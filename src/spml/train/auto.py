@@ -28,6 +28,7 @@ def decide(
     *,
     resume: bool,
     overwrite: bool,
+    accept_changed_data: bool,
     quiet: bool,
     extra_config: Mapping[str, Any],
     cache: Cache | None,
@@ -41,7 +42,8 @@ def decide(
         run = RunFolder(out)
         with run.claim, Display(quiet) as display:
             race = Race(experiment, settings, run, display, dict(extra_config), cache)
-            decided = race.run(resume=resume, overwrite=overwrite)
+            ways = {"resume": resume, "overwrite": overwrite, "accepted": accept_changed_data}
+            decided = race.run(**ways)
         resume = True
     winner, entry = decided
     settings = replace(settings, method=winner.method)
@@ -51,6 +53,7 @@ def decide(
         "settings": settings,
         "options": winner.options,
         "resume": resume,
+        "accept_changed_data": accept_changed_data,
         "extra_config": {**extra_config, names.RACE_ENTRY: entry},
     }
 

@@ -27,6 +27,7 @@ from spml.train.device import Processes, launch, make_fabric, smallest_share
 from spml.train.display import Display
 from spml.train.loggers import RunLogger
 from spml.train.loop import Job, Training, epoch_order
+from spml.train.repair import compare_data
 from spml.train.resolve import (
     check_method,
     check_model,
@@ -48,6 +49,7 @@ def fit(
     options: Mapping[str, Any] | None = None,
     resume: bool = False,
     overwrite: bool = False,
+    accept_changed_data: bool = False,
     quiet: bool = False,
     extra_config: Mapping[str, Any] | None = None,
     cache: Cache | None = None,
@@ -65,6 +67,7 @@ def fit(
         options: of the method; the others have their published or default values.
         resume: resume the run in `out`, if there is one.
         overwrite: replace the run in `out`.
+        accept_changed_data: resume also if items have changed since, and record it.
         quiet: print nothing.
         extra_config: more entries of config.json, such as the command.
         cache: of decoded pictures, if several runs share one; None opens the run's own.
@@ -90,6 +93,7 @@ def fit(
             Path(out),
             resume=resume,
             overwrite=overwrite,
+            accept_changed_data=accept_changed_data,
             quiet=quiet,
             extra_config=extra_config or {},
             cache=cache,
@@ -103,7 +107,10 @@ def fit(
     config = record.config(experiment, resolved, job.options, job.method, extra)
     run = RunFolder(Path(out))
     with run.claim:
-        resuming = started_first() and run.check(config, resume=resume, overwrite=overwrite)
+        ways = {"resume": resume, "overwrite": overwrite, "accepted": accept_changed_data}
+        resuming = started_first() and run.check(config, **ways)
+        if resuming:
+            notes += compare_data(run, config, experiment, accepted=accept_changed_data)
         fabric = make_fabric(resolved, unused="features" in job.method.needs)
         with (
             launch(fabric, resolved, run.abandon) as processes,

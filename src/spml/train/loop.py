@@ -266,6 +266,8 @@ class Training:
     def _save(self, finished: int) -> None:
         """Save a checkpoint with `finished` epochs and the progress of the next."""
         self.updater.watch.finish()  # weights that are not finite are not saved
+        if self.processes.first:
+            self.run_folder.write_contents(self.job.experiment, self.cache)
         self.checkpoints.save(self.progress, finished, write=self.processes.first)
 
     def _finish(self) -> dict[str, Any]:

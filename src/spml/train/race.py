@@ -29,6 +29,7 @@ from spml.train import fitting
 from spml.train.device import make_fabric
 from spml.train.display import Display
 from spml.train.portfolio import Candidate, Entry, portfolio, table
+from spml.train.repair import compare_data
 from spml.train.resolve import method_options, resolve
 from spml.train.side_by_side import Job, Rows, trainer
 
@@ -78,10 +79,15 @@ class Race:
         self.budget = settings.race_budget
         self.positives: float | None = None
 
-    def run(self, *, resume: bool, overwrite: bool) -> tuple[Candidate, dict[str, Any]]:
+    def run(
+        self, *, resume: bool, overwrite: bool, accepted: bool
+    ) -> tuple[Candidate, dict[str, Any]]:
         """Run the race; return the winner and the race's entry of config.json."""
         config = {**self._config(self.first), "method": AUTO, "options": {}, "side_information": {}}
-        if not self.folder.check(config, resume=resume, overwrite=overwrite):
+        if self.folder.check(config, resume=resume, overwrite=overwrite, accepted=accepted):
+            for note in compare_data(self.folder, config, self.experiment, accepted=accepted):
+                self.display.line(note)
+        else:
             # refuses before anything is written
             fitting.build(self.experiment, self.resolved, self.first.options)
             self.folder.begin(config)
@@ -90,6 +96,7 @@ class Race:
                 self._pictures(),
                 trainer(self.experiment, self.devices, self.cache, self.extra_config) as self.train,
             ):
+                self.folder.write_contents(self.experiment, self.cache)
                 winner, reason = self._winner()
         except KeyboardInterrupt:
             raise Interruption from None

@@ -1,19 +1,57 @@
-"""Repair of a run folder that is resumed, before the first step."""
+"""Comparison with the data, and repair, of a run folder that is resumed, before the first step."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from spml.data import Experiment
 from spml.errors import UserError
+from spml.files import Record, read_json
 from spml.model.scoring import Logits
 from spml.model.store import check_model, load_model
+from spml.runs import names
+from spml.runs.contents import changed_items
+from spml.runs.folder import RunFolder
+from spml.runs.record import tables
 from spml.runs.run import Run, scores_name
+from spml.runs.settings import CHANGED
 
 if TYPE_CHECKING:
     from spml.train.loop import Training
 
 MISSING = "is missing"
 REMEDY = "put the file back, or remove it"
+
+
+def compare_data(
+    run: RunFolder, config: Record, experiment: Experiment, *, accepted: bool
+) -> list[str]:
+    """Return lines about items that have changed since the run was trained on them.
+
+    Unless that is `accepted`, and recorded, such items are a UserError. If their hashes are lost,
+    a sample is compared.
+    """
+    stored = Run(run.path)
+    try:
+        known = stored.contents
+    except UserError:
+        known = {}
+    if not known:
+        if not run.progressed:
+            return []
+        if not accepted:
+            run.compare_samples(stored.config, config)
+        run.write_contents(experiment, anew=True)
+        return [f"{run.path / names.CONTENTS} was missing or damaged, and is written again"]
+    notes: list[str] = []
+    parts = [(known.get(part), table) for part, table in tables(experiment).items()]
+    count = changed_items(parts, experiment.name, accepted=accepted, note=notes.append)
+    if count:
+        entry = {"items": count, "after_epoch": max((*stored.curve("loss"), 0))}
+        changes = [*stored.config.get(CHANGED, []), entry]
+        run.write_config({**read_json(run.path / names.CONFIG), CHANGED: changes})
+        run.write_contents(experiment, anew=True)
+    return notes
 
 
 def repair(training: Training, last: int) -> None:

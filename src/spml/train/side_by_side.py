@@ -94,6 +94,7 @@ def _train(
         job.path,
         options=job.options,
         resume=True,
+        accept_changed_data=True,  # the race has compared the data
         quiet=True,
         extra_config=extra_config,
         cache=cache,

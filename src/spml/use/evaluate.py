@@ -21,8 +21,9 @@ from spml.files import demand, write_json
 from spml.metrics.scores import Labels
 from spml.metrics.thresholds import tag_metrics
 from spml.model import ModelInfo, load_model
+from spml.runs.contents import changed_items
 from spml.runs.names import CONFIG
-from spml.runs.record import fingerprint, known_share, other_data, rankable
+from spml.runs.record import TEST, TRAIN, fingerprint, known_share, other_data, rankable
 from spml.runs.run import Run
 from spml.use.stored_model import own_device, score_readable
 
@@ -39,13 +40,15 @@ def assess(
     *,
     root: Path | None = None,
     batch_size: int = 64,
+    accept_changed_data: bool = False,
     advance: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
     """Compute metrics of the chosen model on a split, in percent, and write eval-<split>.json.
 
     Validation uses the labels that chose the epoch: a run trained on single positives is not
-    measured on others. Without `split` it is test if the data have it, else val. `advance` is
-    called with the number of items done and their total.
+    measured on others. Without `split` it is test if the data have it, else val. Items whose
+    content has changed are a UserError unless that is accepted. `advance` is called with the number
+    of items done and their total.
     """
     if batch_size < 1:
         raise UserError(f"--batch-size must be above 0, not {batch_size}")
@@ -61,6 +64,7 @@ def assess(
         raise not_validated_on(experiment)
     part = run_split(experiment, split, str(config["selection"]))
     labels, kind = part.labels, part.kind
+    changed_content = compare_items(stored, experiment, split, part.table, accept_changed_data)
     model.to(own_device())
     logits, _ = score_readable(part.table, model, info, batch_size, None, advance)
     result: dict[str, Any] = {
@@ -68,7 +72,8 @@ def assess(
         "labels": kind,
         "known": known_share(labels),
         "items": len(part.table),
-        "data_changed": changed,
+        "data_changed": changed or bool(changed_content),
+        "changed_items": changed_content,
         "metrics": split_metrics(logits, labels, kind, info),
     }
     if kind == "observed" and (why := _not_estimated(labels)):
@@ -80,6 +85,22 @@ def assess(
         result["per_class_ap"] = dict(zip(info.classes, aps.tolist(), strict=True))
     write_json(Run(run).evaluation(split), result)
     return result
+
+
+def compare_items(
+    run: Run,
+    experiment: Experiment,
+    split: str,
+    table: LabelTable,
+    accepted: bool,
+    note: Callable[[str], None] | None = None,
+) -> int:
+    """Return how many items of a split differ from those that the run was trained on.
+
+    Raises UserError if there are any and that is not `accepted`; else `note` receives a line.
+    """
+    stored = run.contents.get(TEST if split == TEST else TRAIN)
+    return changed_items([(stored, table)], experiment.name, accepted=accepted, note=note)
 
 
 def run_data(

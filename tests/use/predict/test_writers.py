@@ -1,4 +1,5 @@
 import csv
+import io
 import json
 from pathlib import Path
 
@@ -6,6 +7,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from spml.data.names import text_of
 from spml.errors import UserError
 from spml.use.predict import writers
 from spml.use.predict.writers import Predicted, columns, format_of, writing
@@ -52,6 +54,25 @@ def test_every_format_holds_the_same(tmp_path, classes):
         assert cell[1] == "|".join(line["tags"]) == row["tags"]
         assert [float(value) for value in cell[2:]] == values == list(row.values())[2:]
     assert cells[1][0] == "caf\\udce9,\n.jpg"
+
+
+COMPUTED = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "'=1"]
+
+
+@pytest.mark.parametrize("out", ["p.csv", "-"])
+@pytest.mark.parametrize("unescaped", [False, True])
+def test_cells_that_a_spreadsheet_computes_are_text_in_csv(tmp_path, capsys, out, unescaped):
+    names = [*COMPUTED, "it's", "'a"]
+    rows = Predicted(names, [[name, "b"] for name in names], np.full((9, 9), 0.5, np.float32))
+    out = tmp_path / out if out != "-" else Path(out)
+    with writing(out, "csv", names, unescaped=unescaped) as write:
+        write(rows)
+    text = capsys.readouterr().out if out == Path("-") else out.open(newline="").read()
+    header, *lines = csv.reader(io.StringIO(text, newline=""))
+    cells = [header[2:], [line[0] for line in lines], [line[1][:-2] for line in lines]]
+    mark = "" if unescaped else "'"
+    assert cells == [[*(mark + name for name in COMPUTED), "it's", "'a"]] * 3
+    assert [text_of(cell) for cell in cells[0]] == names or unescaped
 
 
 def test_tags_alone(tmp_path):

@@ -38,6 +38,13 @@ def answers(tmp_path, *lines):
     return path
 
 
+def test_answers_undo_the_apostrophe_against_spreadsheets(tmp_path):
+    names = ["=1", "'=1", "-b", "'c"]
+    table = LabelTable(names, ["+x", "y"], np.zeros((4, 2), np.int8))
+    path = answers(tmp_path, "'=1,'+x,1", "''=1,+x,1", "-b,y,-1", "'c,y,1")
+    assert read_answers(path, table) == [(0, 0, 1), (1, 0, 1), (2, 1, -1), (3, 1, 1)]
+
+
 def test_entries_are_added_and_replaced_whatever_the_fill():
     rng = np.random.default_rng(0)
     for fill in (0, -1):

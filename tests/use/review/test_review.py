@@ -68,6 +68,20 @@ def test_the_table_and_the_page_name_unknown_labels_alone_in_order(run, scenes, 
     assert "http" not in page.replace("http-equiv", "")
 
 
+@pytest.mark.parametrize("flag", ["", " --unescaped"])
+def test_names_that_a_spreadsheet_computes_are_text_in_the_table(features_file, here, flag):
+    stored = dict(np.load(features_file))
+    stored["classes"] = np.array(["=1+1", "@b", "c"])
+    stored["labels"] = stored["labels"].clip(min=0)
+    names = np.array([f"{'=+-@'[i % 4]}{i}" for i in range(120)])
+    np.savez("f.npz", **stored, items=names)
+    assert cli("train f.npz --epochs 1 --accelerator cpu --method an --quiet --out run") == 0
+    assert cli(f"review run{flag}") == 0
+    rows, mark = table(Path("run/review")), "" if flag else "'"
+    assert {row["class"] for row in rows} <= {f"{mark}=1+1", f"{mark}@b", "c"}
+    assert {row["image"] for row in rows} <= {f"{mark}{name}" for name in names}
+
+
 def test_classes_numbers_and_splits_can_be_chosen(run, scenes, tmp_path):
     assert review(run, tmp_path / "a", count=9, classes=["two", "one"], per_class=4) == 8
     assert sorted(row["class"] for row in table(tmp_path / "a")) == ["one"] * 4 + ["two"] * 4
@@ -207,7 +221,7 @@ def test_an_unreadable_picture_is_reported_and_left_out(pictures, tmp_path, monk
     monkeypatch.chdir(pictures.parent)
     assert cli("train photos.csv {} --out run", TRAIN) == 0
     Path("photos/0.jpg").write_bytes(b"\xff\xd8\xff cut")
-    assert cli("review run --out out") == 2
+    assert cli("review run --out out --accept-changed-data") == 2
     message = capsys.readouterr().err
     assert "left out: photos.csv, line 2: photos/0.jpg" in message
     assert "1 pictures could not be read" in message
@@ -279,6 +293,7 @@ def test_answers_by_mouse_and_keys_are_stored_undone_and_saved(run, tmp_path):
         browser.click("#card-3 .n")
         assert browser.value(count) == "2 of 40 answered: 1 yes, 1 no"
         browser.click("#card-3 .y")  # a changed answer
+        assert browser.value("textCell('=1') + textCell('a=1')") == "'=1a=1"
         browser.press("ArrowRight")
         browser.press("n")
         browser.press("y")

@@ -89,7 +89,7 @@ def test_a_user_sees_classes_moves_a_threshold_and_opens_a_map(finished, scenes,
 @in_a_browser
 def test_the_saved_table_of_many_pictures_is_that_of_predict(page, tmp_path):
     low = [[[0.0, 1.0], [-16.0, -15.0]]] * 3  # probabilities round to 0 at a threshold above 0
-    classes, files = ["image", 'cla,"ss', "tags"], [tmp_path / "a.png", tmp_path / 'b,"c.png']
+    classes, files = ["image", '-cla,"ss', "tags"], [tmp_path / "a.png", tmp_path / 'b,"c.png']
     run = write_model(tmp_path / "run", classes, thresholds=[0.1, 1e-8, 1e-8], calibration=low)
     for number, file in enumerate(files):
         file.write_bytes(picture(colour=(9, 200 * number, 80)))

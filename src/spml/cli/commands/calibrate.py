@@ -57,6 +57,7 @@ class Calibrate(RunOptions):
                 seed=self.seed,
                 root=self.root,
                 batch_size=self.batch_size,
+                accept_changed_data=self.accept_changed_data,
                 advance=advance,
             )
         print_calibration(Console(), record)

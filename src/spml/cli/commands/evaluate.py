@@ -34,12 +34,15 @@ class Eval(RunOptions):
                 self.split,
                 root=self.root,
                 batch_size=self.batch_size,
+                accept_changed_data=self.accept_changed_data,
                 advance=advance,
             )
         split = result["split"]
         if self.split is None and split == "val":
             log("the data have no test split: these figures are of the validation rows")
-        if result["data_changed"]:
+        if count := result["changed_items"]:
+            log(f"{count:,} items have other content than when the run was trained")
+        elif result["data_changed"]:
             log(f"the data have {CHANGED}")
         if result["labels"] == "complete" and result["known"] < 1:
             log(f"{result['known']:.1%} of the labels are known: the figures use only these")

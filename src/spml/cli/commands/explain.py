@@ -8,12 +8,12 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import tyro
 
-from spml.cli import LeftOut, ModelOptions, log
+from spml.cli import DecodeOptions, LeftOut, ModelOptions, log
 from spml.errors import UserError
 
 
 @dataclass(frozen=True, kw_only=True)
-class Explain(ModelOptions):
+class Explain(ModelOptions, DecodeOptions):
     """Show the regions of pictures that speak for each class.
 
     Example: spml explain runs/photos holiday.jpg --out maps
@@ -33,11 +33,13 @@ class Explain(ModelOptions):
     top: int = 3
     """Number of classes to show without --classes."""
     worst: int | None = None
-    """Show the N worst mistakes on the run's data, not pictures."""
+    """The N worst mistakes on the run's data."""
     split: Literal["val", "test"] = "test"
     """The split to look for mistakes in."""
     root: Path | None = None
     """Folder of the data's files. Default: their location at training."""
+    accept_changed_data: bool = False
+    """With --worst: use changed pictures."""
     overwrite: bool = False
     """Replace the folder, if this command wrote it."""
 
@@ -59,6 +61,7 @@ class Explain(ModelOptions):
             usual["overwrite"] = self.overwrite
             if self.worst is not None:
                 place: dict[str, Any] = {"split": self.split, "root": self.root}
+                place["accept_changed_data"] = self.accept_changed_data
                 written = explain_worst(run, out, count=self.worst, **place, **usual)
             else:
                 classes = named_classes(self.classes, run)

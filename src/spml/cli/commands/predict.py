@@ -8,13 +8,13 @@ from typing import Annotated, ClassVar, Literal
 
 import tyro
 
-from spml.cli import LeftOut, ModelOptions, log
+from spml.cli import DecodeOptions, LeftOut, ModelOptions, log
 from spml.errors import UserError
 from spml.files import refuse_existing
 
 
 @dataclass(frozen=True, kw_only=True)
-class Predict(ModelOptions):
+class Predict(ModelOptions, DecodeOptions):
     """Write probabilities and tags of pictures, folders or tables.
 
     Example: spml predict runs/photos new-photos/ --out tags.csv --threshold dog=0.3
@@ -41,6 +41,9 @@ class Predict(ModelOptions):
     """Write the probability of every class."""
     raw: bool = False
     """Write the model's own probabilities, without calibration."""
+    unescaped: bool = False
+    """Put no apostrophe before CSV cells. By default before those that begin with = + - @, so that
+    spreadsheets do not compute them."""
     classes: str | None = None
     """Classes that the model must have, in order. A file with one name a line, or names joined by
     commas."""
@@ -81,6 +84,7 @@ class Predict(ModelOptions):
             self.classes,
             self.null,
             Columns(image=self.image_column, features=self.features),
+            self.unescaped,
         )
         left_out = LeftOut()
         with bar("predicting") as advance:

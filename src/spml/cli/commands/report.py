@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar
 
 import tyro
 
+from spml.cli import DecodeOptions
 from spml.errors import UserError
 from spml.files import refuse_existing
 
@@ -17,7 +18,7 @@ MOST_PICTURES = 100
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(DecodeOptions):
     """Write one HTML page for a run, or for a comparison of several.
 
     Example: spml report runs/voc-an-0 runs/voc-gr-0 --out comparison.html
@@ -33,8 +34,7 @@ class Report:
     title: str | None = None
     """Heading of the page."""
     against: str | None = None
-    """For several runs, the method that the others are compared with. Default: an, else the first
-    run's."""
+    """For several runs, the method to compare with. Default: an, else the first run's."""
     pictures: int = 8
     """For one run, the number of pictures to show. With 0 the page needs no data."""
     root: Path | None = None

@@ -35,6 +35,9 @@ class Review(RunOptions):
     """Least calibrated probability. Default: 0.5; none without calibration."""
     split: Literal["train", "val", "all"] = "train"
     """Rows to search: training rows, validation rows, or both."""
+    unescaped: bool = False
+    """Put no apostrophe before CSV cells. By default before those that begin with = + - @, so that
+    spreadsheets do not compute them."""
     overwrite: bool = False
     """Replace a folder of suggestions; a file of labels is never replaced."""
 
@@ -61,7 +64,9 @@ class Review(RunOptions):
                 split=self.split,
                 root=self.root,
                 overwrite=self.overwrite,
+                unescaped=self.unescaped,
                 batch_size=self.batch_size,
+                accept_changed_data=self.accept_changed_data,
                 on_error=left_out,
                 note=log,
                 advance=advance,

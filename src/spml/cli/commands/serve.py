@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from spml.cli import ModelOptions, log
+from spml.cli import DecodeOptions, ModelOptions, log
 from spml.errors import UserError
 
 TOKEN = "SPML_TOKEN"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Serve(ModelOptions):
+class Serve(ModelOptions, DecodeOptions):
     """Serve a web page and HTTP endpoint that tag pictures or features.
 
     Example: spml serve runs/photos --port 7860
@@ -36,16 +36,13 @@ class Serve(ModelOptions):
     """PEM file of the certificate's private key. Default: in the certificate's file."""
     max_megabytes: float = 20.0
     """Largest picture file to accept."""
-    max_pixels: float = 50e6
+    max_pixels: float | None = 50e6
     """Largest picture to accept, width times height; at most 178 million."""
 
     def run(self) -> None:
         """Serve until interrupted."""
-        for name in ("max_megabytes", "max_pixels"):
-            if not 0 < getattr(self, name) < 1e12:
-                raise UserError(
-                    f"--{name.replace('_', '-')} must be above 0, not {getattr(self, name):g}"
-                )
+        if not 0 < self.max_megabytes < 1e12:
+            raise UserError(f"--max-megabytes must be above 0, not {self.max_megabytes:g}")
         token = os.environ.get(TOKEN) if self.token is None else self.token
         if token == "":
             raise UserError(f"--token or {TOKEN} is empty; give a password, or neither")
@@ -54,15 +51,10 @@ class Serve(ModelOptions):
         from spml.use.serve.serve import LOOPBACK, Access, check_packages, serve
 
         check_packages()
-        from spml.data.images.decode import PIXEL_LIMIT
+        from spml.data.images.decode import pixel_limit
         from spml.use.serve.tagger import Limits
 
-        if self.max_pixels > PIXEL_LIMIT:
-            raise UserError(
-                f"--max-pixels {self.max_pixels:g}: "
-                f"pictures above {PIXEL_LIMIT:,} pixels are not read"
-            )
-        limits = Limits(bytes=int(self.max_megabytes * 1e6), pixels=int(self.max_pixels))
+        limits = Limits(bytes=int(self.max_megabytes * 1e6), pixels=pixel_limit())
         run = self.model()
         if token is None and self.host not in LOOPBACK:
             log("everyone who reaches this address can use the model; --token asks for a password")

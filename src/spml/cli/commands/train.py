@@ -14,6 +14,9 @@ from spml.cli import DataOptions, log, notes_on
 from spml.cli.set_options import parse_options, print_options
 from spml.runs.settings import Settings
 
+# options that do not belong to the command that repeats a run
+OF_THIS_CALL = ("data", "resume", "overwrite", "accept_changed_data", "decode_memory", "quiet")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Train(DataOptions, Settings):
@@ -35,6 +38,8 @@ class Train(DataOptions, Settings):
     """Resume the run in --out from its last checkpoint."""
     overwrite: bool = False
     """Replace the run in --out."""
+    accept_changed_data: bool = False
+    """Resume although pictures or features have changed since; the run records it."""
     logger: Literal["tensorboard", "csv", "wandb", "mlflow"] | None = None
     """Also send curves and figures to a tracker.
     tensorboard and csv write to the run folder; wandb and mlflow also store report and model."""
@@ -90,6 +95,7 @@ class Train(DataOptions, Settings):
                     options=parse_options(method, self.set) if self.set else {},
                     resume=self.resume,
                     overwrite=self.overwrite,
+                    accept_changed_data=self.accept_changed_data,
                     quiet=self.quiet,
                     logger=logger,
                     extra_config={**self.sources(), "command": self.command()},
@@ -107,7 +113,7 @@ class Train(DataOptions, Settings):
         for item in fields(self):
             value = getattr(self, item.name)
             default = item.default_factory() if callable(item.default_factory) else item.default
-            if item.name in ("data", "resume", "overwrite", "quiet") or value == default:
+            if item.name in OF_THIS_CALL or value == default:
                 continue
             flag = "--" + item.name.replace("_", "-")
             if isinstance(value, bool) and default is not None:

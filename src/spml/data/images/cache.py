@@ -57,6 +57,14 @@ class Cache:
             self._tables[files] = Pictures(self, table)
         return self._tables[files]
 
+    def record(self, table: LabelTable, row: int) -> Record | None:
+        """Return the record of a row's file; None if it is not decoded yet, or no file."""
+        if table.x is not None:
+            return None
+        path = path_of(table, row)
+        decoded = None if self.build is None else self.build.records.get(path)
+        return decoded or self.pool.files.get(path)
+
     def finish(self) -> None:
         """Wait until all pictures are decoded; raise DataError as `open_cache` does."""
         if self.build is not None:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import io
+import os
 import stat
+import threading
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +18,8 @@ import torch.nn.functional as F
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
-from spml.errors import FEATURES, DataError
+from spml.data.images.store import format_bytes, free_memory
+from spml.errors import FEATURES, DataError, UserError
 
 # Pillow's names. Pillow reads other formats too, and runs external programs for some.
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
@@ -26,9 +32,93 @@ FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # markers followed b
 # four times as many.
 JPEG_PIXELS = 2048
 
+# Memory that a pixel takes while its picture is decoded, at most: by Pillow, and by torchvision.
+PIXEL_BYTES, JPEG_BYTES = 20, 10
+STRIP = 1 << 20  # pixels that are converted at once
+SHARE = 0.25  # of the free memory that decoding may take
+LARGE = 64 << 20  # bytes of a picture after which the C library gives freed memory back
+# Limits of this process and of those that it starts: gigabytes, and pixels of a picture.
+MEMORY, PIXELS = "SPML_DECODE_MEMORY", "SPML_MAX_PIXELS"
+
 Image.init()  # once, before threads call it
 # Pictures above PIXEL_LIMIT raise an error, so a warning below it is noise.
 warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
+
+
+class Budget:
+    """Memory that decoding may take at once, shared by all threads of the process.
+
+    Pictures wait for their turn, in order. One that needs more than the whole budget is an error if
+    the user set the budget; else it is decoded alone.
+    """
+
+    def __init__(self) -> None:
+        self.taken = 0
+        self._turn, self._change = threading.Lock(), threading.Condition()
+        self._limit: int | None = None
+        self._peak = 0
+
+    @property
+    def limit(self) -> int:
+        """Bytes of the budget."""
+        if MEMORY in os.environ:
+            return int(float(os.environ[MEMORY]) * 1e9)
+        if self._limit is None:
+            free = free_memory(torch.device("cpu"))
+            self._limit = 2**62 if free is None else int(SHARE * free)
+        return self._limit
+
+    @contextmanager
+    def claim(self, need: int) -> Iterator[None]:
+        """Hold the memory of a picture in decoding; ValueError if the budget is too small."""
+        limit = self.limit
+        if need > limit and MEMORY in os.environ:
+            raise ValueError(
+                f"decoding takes {format_bytes(need)}, and --decode-memory allows "
+                f"{format_bytes(limit)}"
+            )
+        with self._turn, self._change:
+            self._change.wait_for(lambda: not self.taken or self.taken + need <= limit)
+            self.taken += need
+            self._peak = max(self._peak, need)
+        try:
+            yield
+        finally:
+            with self._change:
+                self.taken -= need
+                give_back = not self.taken and self._peak > LARGE
+                self._peak = self._peak if self.taken else 0
+                self._change.notify()
+            if give_back:
+                _trim()
+
+
+BUDGET = Budget()
+
+
+def set_limits(memory: float | None, pixels: float | None) -> None:
+    """Set gigabytes for decoding and pixels of a picture, for child processes too."""
+    limits = {"--decode-memory": (MEMORY, memory), "--max-pixels": (PIXELS, pixels)}
+    for flag, (name, value) in limits.items():
+        if value is not None and not 0 < value < 1e12:
+            raise UserError(f"{flag} must be above 0, not {value:g}")
+        if value is not None:
+            os.environ[name] = str(value)
+    if pixels is not None and pixels > PIXEL_LIMIT:
+        raise UserError(
+            f"--max-pixels {pixels:g}: pictures above {PIXEL_LIMIT:,} pixels are not read"
+        )
+
+
+def pixel_limit() -> int:
+    """Return the largest number of pixels of a picture."""
+    return min(PIXEL_LIMIT, int(float(os.environ.get(PIXELS, PIXEL_LIMIT))))
+
+
+def _trim() -> None:
+    """Return freed memory to the system, which glibc would keep for later pictures."""
+    with suppress(OSError, AttributeError):  # another C library
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def decode(path: Path, size: int | None = None) -> Tensor:
@@ -77,16 +167,22 @@ def _bytes_of(path: Path, expected: int) -> bytearray:
 def decode_bytes(data: bytearray, path: Path, size: int | None = None) -> Tensor:
     """Decode a picture file's bytes as `decode` does; `path` only appears in messages."""
     try:
-        picture = _decode_jpeg(data)
+        picture = _decode_jpeg(data, size)
         if picture is None:
             _refuse_truncated(data)
             with Image.open(io.BytesIO(data), formats=FORMATS) as image:  # reads the header only
-                _check_pixels(image.width, image.height)
-                picture = _decode_with_pillow(image)
+                width, height = image.size
+            _check_pixels(width, height)
+            with BUDGET.claim(width * height * PIXEL_BYTES):
+                picture = _resized(_decode_with_pillow(data), size)
     except Exception as error:  # Pillow raises many types for a broken file
         reason = _reason(error, data)
         message = f"{path}: not a picture that can be read ({reason}); replace or remove it"
         raise DataError(message) from error
+    return picture
+
+
+def _resized(picture: Tensor, size: int | None) -> Tensor:
     return picture if size is None else resize(picture, size)
 
 
@@ -126,8 +222,8 @@ def resize(pictures: Tensor, size: int) -> Tensor:
     return F.interpolate(batch, size=(size, size), mode="bilinear", antialias=True)[0]
 
 
-def _decode_jpeg(data: bytearray) -> Tensor | None:
-    """Decode a JPEG by torchvision: Pillow's pixels, faster. None if torchvision cannot decode it.
+def _decode_jpeg(data: bytearray, size: int | None) -> Tensor | None:
+    """Decode and resize a JPEG by torchvision, faster than Pillow; None if it cannot decode it.
 
     JPEG only: torchvision 0.29 can crash the process on a damaged PNG.
     """
@@ -141,12 +237,13 @@ def _decode_jpeg(data: bytearray) -> Tensor | None:
     if width * height > JPEG_PIXELS * len(data):
         raise ValueError(f"{len(data):,} bytes cannot hold the {width} x {height} pixels it claims")
 
-    try:
-        buffer = torch.frombuffer(data, dtype=torch.uint8)
-        picture: Tensor = decode_jpeg(buffer, mode=ImageReadMode.RGB, apply_exif_orientation=True)
-    except RuntimeError:
-        return None  # Pillow may decode it, or explain why not
-    return picture
+    buffer = torch.frombuffer(data, dtype=torch.uint8)
+    with BUDGET.claim(width * height * JPEG_BYTES):
+        try:
+            picture = decode_jpeg(buffer, mode=ImageReadMode.RGB, apply_exif_orientation=True)
+        except RuntimeError:
+            return None  # Pillow may decode it, or explain why not
+        return _resized(picture, size)
 
 
 def jpeg_size(data: bytearray) -> tuple[int, int] | None:
@@ -173,19 +270,26 @@ def _refuse_truncated(data: bytearray) -> None:
 
 
 def _check_pixels(width: int, height: int) -> None:
-    if width * height > PIXEL_LIMIT:
+    if width * height > pixel_limit():
         raise Image.DecompressionBombError
 
 
-def _decode_with_pillow(image: Image.Image) -> Tensor:
-    image = ImageOps.exif_transpose(image)
+def _decode_with_pillow(data: bytearray) -> Tensor:
+    image: Image.Image = Image.open(io.BytesIO(data), formats=FORMATS)
+    ImageOps.exif_transpose(image, in_place=True)
     if image.mode in ("I", "F"):
         raise ValueError(
             "its pixels are 32-bit numbers of unknown range; save it with 8 or 16 bits"
         )
     if image.mode.startswith("I;16"):
         image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
-    return torch.from_numpy(np.array(image.convert("RGB"))).permute(2, 0, 1)
+    width, height = image.size
+    pixels = np.empty((height, width, 3), np.uint8)
+    rows = max(1, STRIP // width)
+    for top in range(0, height, rows):  # a whole copy would double the memory
+        strip = image.crop((0, top, width, min(top + rows, height)))
+        pixels[top : top + rows] = np.asarray(strip.convert("RGB"))
+    return torch.from_numpy(pixels).permute(2, 0, 1)
 
 
 def _reason(error: Exception, data: bytearray) -> str:
@@ -195,7 +299,8 @@ def _reason(error: Exception, data: bytearray) -> str:
             return "HEIC or AVIF, as phones write it: save it as JPEG"
         return "no picture format that is known"
     if isinstance(error, Image.DecompressionBombError):
-        return f"above {PIXEL_LIMIT / 1e6:.0f} megapixels"
+        limit = pixel_limit() / 1e6
+        return f"above {limit:.0f} megapixels" if limit >= 1 else f"above {limit:g} megapixels"
     text = " ".join(str(error).split())
     if "truncated" in text.lower():
         return "the file is cut short"

@@ -56,6 +56,7 @@ def calibrate(
     seed: int = 0,
     root: Path | None = None,
     batch_size: int = 64,
+    accept_changed_data: bool = False,
     advance: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
     """Fit a calibration and thresholds, and write them to a run's model.json, card and record.
@@ -72,6 +73,7 @@ def calibrate(
         seed: seed of the resamples behind the intervals.
         root: folder of the data's files, if they must be read.
         batch_size: items per batch, if scores must be computed.
+        accept_changed_data: compute scores although items have changed since training.
         advance: called with the number of resamples done and their total.
     """
     target = Target.parse(aim)
@@ -81,7 +83,13 @@ def calibrate(
         raise UserError(f"--batch-size must be above 0, not {batch_size}")
     if seed < 0:
         raise UserError(f"--seed must not be negative, not {seed}")
-    validation = read_validation(run, labels, root=root, batch_size=batch_size)
+    validation = read_validation(
+        run,
+        labels,
+        root=root,
+        batch_size=batch_size,
+        accept_changed_data=accept_changed_data,
+    )
     if validation.kind == "complete" and positives_per_item is not None:
         raise UserError("--positives-per-item is for observed labels; complete labels determine it")
     result = fit_calibration(validation, target, method, positives_per_item, seed, advance)
@@ -97,6 +105,7 @@ def calibrate(
         "method": method,
         "seed": seed,
         "scores": validation.source,
+        "changed_items": validation.changed_items,
         **calibration_report(validation, result, former, target, positives_per_item),
         "before": before,
         "after": after,

@@ -18,7 +18,7 @@ from spml.model.store import check_weights, read_info
 from spml.runs.names import CONFIG, LABELS, OBSERVED
 from spml.runs.record import fingerprint, other_data
 from spml.runs.run import Run
-from spml.use.evaluate import not_validated_on, run_data
+from spml.use.evaluate import compare_items, not_validated_on, run_data
 from spml.use.stored_model import own_device, score_readable
 
 Kind = Literal["observed", "complete"]
@@ -35,16 +35,23 @@ class Validation:
     labels: Labels
     kind: Kind
     source: str  # where the logits come from, as text
+    changed_items: int = 0  # items that differ from those of training
 
 
 def read_validation(
-    run: Path, labels: Kind | None = None, *, root: Path | None = None, batch_size: int = 64
+    run: Path,
+    labels: Kind | None = None,
+    *,
+    root: Path | None = None,
+    batch_size: int = 64,
+    accept_changed_data: bool = False,
 ) -> Validation:
     """Scores and labels of a run's validation rows.
 
     With observed labels no other label is read. By default the labels are those that chose the
     epoch. Scores come from the run's own file, or are computed with the model if that file is
-    missing; `root` is then the folder of the data's files.
+    missing; `root` is then the folder of the data's files, and items that have changed since
+    training are a UserError unless that is accepted.
     """
     read = Run(run, remedy=AGAIN)
     config = read.config
@@ -69,9 +76,12 @@ def read_validation(
             "train again with rows for validation"
         )
     epoch = int(info.training.get("epoch") or 0)
+    changed = 0
     file, scores = read.scores_file("val", epoch), read.scores("val", epoch)
     if scores is None:
-        table = _data(read, info, root, "scores of its validation items").observed.take(rows)
+        experiment = _data(read, info, root, "scores of its validation items")
+        table = experiment.observed.take(rows)
+        changed = compare_items(read, experiment, "val", table, accept_changed_data)
         model = load_model(run)[0].to(own_device())
         logits = score_readable(table, model, info, batch_size)[0].astype(np.float64)
         source = "computed with the model"
@@ -83,7 +93,7 @@ def read_validation(
     known = observed.astype(np.int8)
     if kind == "complete":
         known = _complete(read, info, rows, root, observed)
-    return Validation(info, np.clip(logits, -HIGHEST, HIGHEST), known, kind, source)
+    return Validation(info, np.clip(logits, -HIGHEST, HIGHEST), known, kind, source, changed)
 
 
 def _complete(run: Run, info: ModelInfo, rows: Any, root: Path | None, observed: Labels) -> Labels:

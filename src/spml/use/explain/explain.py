@@ -20,7 +20,7 @@ from spml.errors import DataError, UserError
 from spml.files import replacing_folder
 from spml.model import Classifier, ModelInfo, load_model
 from spml.runs.run import Run
-from spml.use.evaluate import Split, run_data, run_split
+from spml.use.evaluate import Split, compare_items, run_data, run_split
 from spml.use.explain.class_maps import ScoredPicture, class_maps, meaning, plain, writable
 from spml.use.pages import PAGE, refuse_others, render
 from spml.use.predict.inputs import Inputs, Note
@@ -86,21 +86,25 @@ def explain_worst(
     split: str = "test",
     root: Path | None = None,
     overwrite: bool = False,
+    accept_changed_data: bool = False,
     on_error: OnError | None = None,
     note: Note | None = None,
     advance: Advance | None = None,
 ) -> int:
     """Write overlays of the worst mistakes on a split of the run's data, and return their number.
 
-    `note` is called with a message if the data have changed; they are used all the same.
+    `note` is called with a message if the labels have changed; they are used all the same. Changed
+    pictures are a UserError unless that is accepted.
     """
     if count < 1:
         raise UserError(f"--worst must be above 0, not {count}")
     refuse_other(out, overwrite)  # before the slow part
     model, info = _pictures_model(run)
-    config = Run(run).config
+    stored = Run(run)
+    config = stored.config
     experiment = run_data(config, info.classes, root, note)
     part = run_split(experiment, split, str(config.get("selection")))
+    compare_items(stored, experiment, split, part.table, accept_changed_data, note)
     count_done = None if advance is None else lambda done, total: advance(done)
     logits, read = score_readable(part.table, model, info, 64, on_error, count_done)
     mistakes = worst_mistakes(part, logits, read, info, count)

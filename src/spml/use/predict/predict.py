@@ -50,6 +50,7 @@ class Options:
     classes: str | Path | None = None  # that the model must have, in order: names or a file
     null: bool = False  # paths on standard input end in NUL
     columns: Columns = field(default_factory=Columns)  # of tables
+    unescaped: bool = False  # write text as it stands, also what a spreadsheet would compute
 
 
 def predict(
@@ -84,7 +85,8 @@ def predict(
 
     written = 0
     item = ITEM if items.features is None else "id"
-    with writing(out, kind, info.classes, probabilities=how.probabilities, item=item) as write:
+    shape = {"probabilities": how.probabilities, "unescaped": how.unescaped}
+    with writing(out, kind, info.classes, item=item, **shape) as write:
         score = Replayed(scorer(model, info, device), device, note)
         batches = stream.batches(items, on_error, score.prepare)
         for both, group in score_stream(score, batches, device):

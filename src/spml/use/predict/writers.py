@@ -7,13 +7,14 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple, TextIO
 
 import numpy as np
 import numpy.typing as npt
 
-from spml.data.names import OF_PREDICTIONS
+from spml.data.names import OF_PREDICTIONS, text_cell
 from spml.errors import UserError
 from spml.files import replacing
 
@@ -70,36 +71,51 @@ def writing(
     *,
     probabilities: bool = True,
     item: str = ITEM,
+    unescaped: bool = False,
 ) -> Iterator[Write]:
-    """Yield a function that writes rows; the file appears once the block ends without error."""
+    """Yield a function that writes rows; the file appears once the block ends without error.
+
+    In CSV, an apostrophe precedes a cell that a spreadsheet would compute, unless `unescaped`.
+    """
     names = columns(classes, item) if probabilities else []
+    lines = partial(_lines, kind=kind, item=item, names=names, classes=classes, cell=text_cell)
+    if unescaped:
+        lines = partial(lines, cell=str)
     if kind == "parquet":
         with _parquet(out, item, names) as write:
             yield write
     elif out == STANDARD:
-        yield _lines(sys.stdout, kind, item, names, classes)
+        yield lines(sys.stdout)
         sys.stdout.flush()
     else:
         with replacing(out) as beside, beside.open("w", newline="", encoding="utf-8") as file:
-            yield _lines(file, kind, item, names, classes)
+            yield lines(file)
 
 
 def _lines(
-    file: TextIO, kind: Format, item: str, names: Sequence[str], classes: Sequence[str]
+    file: TextIO,
+    kind: Format,
+    item: str,
+    names: Sequence[str],
+    classes: Sequence[str],
+    cell: Callable[[str], str],
 ) -> Write:
     if kind == "jsonl":
         return lambda rows: file.writelines(_json_lines(rows, item, classes))
     end = "\n" if file is sys.stdout else "\r\n"
-    csv.writer(file, lineterminator=end).writerow([item, TAGS, *names])
+    header = _Lines()  # with the line ends of csv, so that it quotes cells with a carriage return
+    csv.writer(header).writerow([item, TAGS, *map(cell, names)])
+    file.write(header[0].removesuffix("\r\n") + end)
     numbers = ",%.6f" * len(names) + end
-    return lambda rows: file.writelines(_csv_lines(rows, numbers))
+    return lambda rows: file.writelines(_csv_lines(rows, numbers, cell))
 
 
-def _csv_lines(rows: Predicted, numbers: str) -> Iterator[str]:
+def _csv_lines(rows: Predicted, numbers: str, cell: Callable[[str], str]) -> Iterator[str]:
     """Format all numbers of a line at once: half the GIL time of one cell at a time."""
     lines = _Lines()
     csv.writer(lines).writerows(
-        [_text(name), "|".join(tags)] for name, tags in zip(rows.names, rows.tags, strict=True)
+        [cell(_text(name)), cell("|".join(tags))]
+        for name, tags in zip(rows.names, rows.tags, strict=True)
     )
     values: Iterable[tuple[float, ...]] = [()] * len(lines)
     if rows.probabilities is not None:

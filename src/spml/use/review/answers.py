@@ -6,7 +6,7 @@ import csv
 import os
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spml.data import LabelTable, SparseLabels
-from spml.data.names import suggestion
+from spml.data.names import suggestion, text_of
 from spml.data.readers.builder import Builder, Reading
 from spml.data.readers.tabular import records
 from spml.errors import DataError, UserError
@@ -130,7 +130,8 @@ def read_answers(path: Path, table: LabelTable) -> list[tuple[int, int, int]]:
     columns = {name: i for i, name in enumerate(table.classes)}
     seen: dict[tuple[int, int], tuple[int, int]] = {}
     text = {1: "yes", -1: "no"}
-    for line, image, name, answer in _answered(path):
+    for line, image_cell, name_cell, answer in _answered(path):
+        image, name = _named(image_cell, rows), _named(name_cell, columns)
         where = f"{path}, line {line}: "
         if image not in rows:
             raise DataError(
@@ -155,6 +156,11 @@ def read_answers(path: Path, table: LabelTable) -> list[tuple[int, int, int]]:
     if not seen:
         raise DataError(f"{path}: no answers; nothing was written")
     return [(row, column, value) for (row, column), (value, _) in seen.items()]
+
+
+def _named(cell: str, known: Container[str]) -> str:
+    """Return the name in a cell, with or without an apostrophe against spreadsheets."""
+    return text if (text := text_of(cell)) in known else cell
 
 
 def _answered(path: Path) -> Iterator[tuple[int, str, str, str]]:

@@ -16,6 +16,7 @@ from torch import Tensor
 from spml.data import LabelTable
 from spml.data.images.decode import resize
 from spml.data.images.loader import Item
+from spml.data.names import text_cell
 from spml.data.readers.builder import OnError
 from spml.errors import UserError
 from spml.files import replacing_folder
@@ -23,7 +24,7 @@ from spml.model import Classifier, ModelInfo, load_model
 from spml.model.scoring import infer
 from spml.runs.run import Run
 from spml.use import pages
-from spml.use.evaluate import run_data
+from spml.use.evaluate import compare_items, run_data
 from spml.use.explain.class_maps import (
     ATTENTION,
     COVER,
@@ -66,7 +67,9 @@ def review(
     split: Split = "train",
     root: Path | None = None,
     overwrite: bool = False,
+    unescaped: bool = False,
     batch_size: int = 64,
+    accept_changed_data: bool = False,
     on_error: OnError | None = None,
     note: Note | None = None,
     advance: Advance | None = None,
@@ -74,8 +77,10 @@ def review(
     """Write suggestions.csv, index.html and pictures; return the number of suggestions.
 
     There are at most `count` suggestions, at most `per_class` of a class, and only of `classes` if
-    they are named. An unreadable picture is left out if there is `on_error`; changed data are used
-    all the same, with a `note`. `advance` is called with the stage, the amount done and its total.
+    they are named. An unreadable picture is left out if there is `on_error`; changed labels are
+    used all the same, with a `note`, and changed items only if that is accepted. Cells that a
+    spreadsheet would compute have an apostrophe before them unless `unescaped`. `advance` is
+    called with the stage, the amount done and its total.
     """
     numbers = {"--count": count, "--per-class": per_class, "--batch-size": batch_size}
     for flag, value in numbers.items():
@@ -96,6 +101,7 @@ def review(
     table = experiment.observed.take(np.sort(np.concatenate(searched)))
     if not len(table):
         raise UserError(f"{experiment.name} has no rows of split {split}")
+    compare_items(stored, experiment, split, table, accept_changed_data, note)
     scoring = None if advance is None else partial(advance, "scoring")
     logits, read = score_readable(table, model, info, batch_size, on_error, scoring)
     suggestions = suggest(logits, table.labels, read, info, count, columns or None, per_class)
@@ -103,7 +109,7 @@ def review(
         raise UserError(f"every label of split {split} is known; there is nothing to suggest")
     suggestions = _probable(suggestions, info, min_precision, note)
     with replacing_folder(out) as folder:
-        _write_table(folder / TABLE, table, suggestions)
+        _write_table(folder / TABLE, table, suggestions, str if unescaped else text_cell)
         drawn = draw(suggestions, table, model, info, folder / PICTURES, advance)
         page = render(f"Review, {run.resolve().name}", model, table, suggestions, drawn)
         (folder / pages.PAGE).write_text(page, encoding="utf-8", errors="replace")
@@ -137,7 +143,12 @@ def _probable(
     return probable
 
 
-def _write_table(path: Path, table: LabelTable, suggestions: Sequence[Suggestion]) -> None:
+def _write_table(
+    path: Path,
+    table: LabelTable,
+    suggestions: Sequence[Suggestion],
+    cell: Callable[[str], str],
+) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         rows = csv.writer(file)
         rows.writerow(COLUMNS)
@@ -145,7 +156,7 @@ def _write_table(path: Path, table: LabelTable, suggestions: Sequence[Suggestion
             known, _ = table.known(one.row)
             name, image = table.classes[one.column], table.items[one.row]
             numbers = f"{one.probability:.6f}", f"{one.score:.4f}"
-            rows.writerow([rank, image, name, *numbers, "|".join(known)])
+            rows.writerow([rank, cell(image), cell(name), *numbers, cell("|".join(known))])
 
 
 def draw(
