@@ -276,8 +276,7 @@ class Training:
         self.writer.wait()
         self.processes.wait()
         tested: dict[str, Any] = {"test_map": None, "per_class_ap": None}
-        test = job.experiment.test
-        if test is not None and job.tested:
+        if (test := job.experiment.test) is not None and job.tested:
             if not (self.writer.background and self.best_weights):
                 check_model(run.best, progress.best["epoch"])
                 self.best_weights = load_model(run.best)[0].state_dict()
