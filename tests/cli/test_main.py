@@ -3,7 +3,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import time
 from importlib.metadata import version
 from pathlib import Path
 
@@ -58,24 +57,6 @@ def test_a_recorded_command_with_a_removed_flag_still_trains_and_resumes(picture
 def test_set_help_lists_a_methods_options(name, capsys):
     assert main(["train", "digits", "--method", name, "--set", "help"]) == 0
     assert name in capsys.readouterr().out
-
-
-def test_interruption_exits_130_and_names_the_command_to_resume(scenes_file, tmp_path):
-    out = tmp_path / "run"
-    line = f"train {scenes_file} --labels complete --backbone tiny --epochs 500 --out {out}"
-    process = subprocess.Popen(
-        [sys.executable, "-m", "spml.cli", *line.split()],
-        stderr=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        text=True,
-    )
-    deadline = time.monotonic() + 120
-    while not (out / "last.ckpt").exists() and time.monotonic() < deadline:
-        time.sleep(0.1)
-    process.terminate()
-    error = process.communicate(timeout=60)[1]
-    assert process.returncode == 130
-    assert "resume with: spml train" in error and "--resume" in error and "Traceback" not in error
 
 
 def test_the_program_runs_as_a_module():
