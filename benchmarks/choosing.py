@@ -12,7 +12,9 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+from coco_plan import COCO
 from common import put_table
+from recorded import Recorded
 from voc_plan import AT_LR
 
 from spml import losses
@@ -23,22 +25,22 @@ PIXELS = "jpeg88-448"  # the copy of the pictures that nearly all runs read
 
 def choosing() -> str:
     """Every method with published or default options: test mAP and the cost of a step."""
-    voc, digits = voc_maps(), digits_maps()
+    voc, coco, digits = voc_maps(), coco_maps(), digits_maps()
     costs = {
         (row["data"], row["row"]): row["step_seconds"]["ratio"]
         for row in load("method-cost.json")["rows"]
     }
-    lines = [
-        "| method | VOC2012, test mAP | digits, test mAP | step on VOC, an = 1 | needs |",
-        "|---" * 5 + "|",
-    ]
+    measured = {"VOC2012": voc} | ({"COCO-22k": coco} if coco else {}) | {"digits": digits}
+    head = ["method", *(f"{data}, test mAP" for data in measured), "step on VOC, an = 1", "needs"]
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     order = sorted(
         losses.names(),
         key=lambda name: -_mean(voc[name]) if voc[name] else 200 - _mean(digits[name]),
     )
     for name in order:
         cost = costs.get(("voc", name), 1.0 if name == "an" else None)
-        cells = [_cell(voc[name]), _cell(digits[name]), "–" if cost is None else f"{cost:.2f}"]
+        cells = [_cell(maps.get(name, [])) for maps in measured.values()]
+        cells.append("–" if cost is None else f"{cost:.2f}")
         needs = ", ".join(sorted(losses.needs(name))) or "–"
         lines.append(f"| [`{name}`](methods/{name}.md) | {' | '.join(cells)} | {needs} |")
     return "\n".join(lines)
@@ -62,6 +64,16 @@ def voc_maps() -> dict[str, list[float]]:
         settings = {**AT_LR, "head_lr": 1.0 if query else 10.0}
         if run["options"] == published.get(run["method"], {}) and run["settings"] == settings:
             maps[run["method"]].append(run["result"]["test_map"])
+    return maps
+
+
+def coco_maps() -> dict[str, list[float]]:
+    """Test mAP on COCO-22k of the runs with the options published for COCO, by method."""
+    known = Recorded.read(setup=COCO)
+    maps: dict[str, list[float]] = {}
+    for run in known.plan("as published").runs(known.store.outcome):
+        if record := known.record(run):
+            maps[run.method] = [record["result"]["test_map"]]
     return maps
 
 

@@ -1,4 +1,9 @@
-"""The generated parts of docs/coco.md, all from the recorded runs on COCO."""
+"""Write docs/coco.md's generated parts, figures and list of runs, and README's table of COCO.
+
+All numbers come from the recorded runs on COCO.
+
+python benchmarks/coco_page.py
+"""
 
 from __future__ import annotations
 
@@ -11,14 +16,16 @@ from plans import HERE, cost
 from recorded import (
     OPEN,
     Recorded,
+    interval,
     markdown,
+    measured,
     progress,
     result_table,
     runs_csv,
     shell_function,
     trial_state,
 )
-from reproduction import NEAR, PAGE, Page, render
+from reproduction import NEAR, PAGE, README, Page, render
 
 from spml.analysis.archive import find
 from spml.analysis.figures import FIGURES, Source, draw
@@ -65,6 +72,17 @@ class CocoPage(Page):
         plan = self.known.plan("equal budgets")
         table = self._table(plan.table, quoted=True, thirds=True)
         return f"{table}\n\n{trial_state(self.known, plan)}"
+
+    def in_short(self) -> str:
+        """README's table, once the comparison has complete rows."""
+        plan = self.known.plan("equal budgets")
+        rows = [row for row in self.known.table(plan, "an").rows if row.seeds == row.wanted]
+        rows.sort(key=lambda row: -(row.test.mean or 0.0))
+        lines = [["method", "test mAP on [COCO-22k](docs/coco.md)", "− an"], ["---"] * 3]
+        for row in rows:
+            versus = "" if row.versus is None else interval(row.versus)
+            lines.append([f"`{row.label}`", measured(row), versus])
+        return markdown(lines) if rows else ""
 
     def _begun(self, name: str) -> bool:
         return self.known.done(self.known.plan(name))[0] > 0
@@ -128,8 +146,8 @@ def write() -> None:
         for letter in DRAWN.values():
             print("COCO", FIGURES[letter].name, draw(FIGURES[letter], page.source, FIGURE_FOLDER))
     RUNS.write_text(runs_csv(page.known), encoding="utf-8")
-    text = render(COCO_PAGE.read_text(encoding="utf-8"), page.blocks())
-    COCO_PAGE.write_text(text, encoding="utf-8")
+    for file, blocks in ((COCO_PAGE, page.blocks()), (README, {"coco": page.in_short})):
+        file.write_text(render(file.read_text(encoding="utf-8"), blocks), encoding="utf-8")
 
 
 if __name__ == "__main__":

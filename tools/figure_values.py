@@ -185,6 +185,15 @@ def race_gains() -> tuple[float, float, float]:
     return len(gains), min(gains), max(gains)
 
 
+def gains_with_many_classes() -> tuple[float, float]:
+    """Least and most gain of wan and em over an on feature vectors of COCO; gr loses."""
+    names = ("coco-features", "coco-features-frequency")
+    maps = [read("selection")["sets"][name]["test_map"] for name in names]
+    gains = [one[method]["1"] - one["an"]["1"] for one in maps for method in ("wan", "em .05")]
+    assert all(one[gr]["1"] < one["an"]["1"] for one in maps for gr in ("gr voc", "gr coco"))
+    return min(gains), max(gains)
+
+
 def uncertain_races() -> tuple[float, int, float]:
     """Mean and highest loss if the safest method replaced uncertain winners, and their number."""
     losses = [
