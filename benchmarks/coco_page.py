@@ -25,7 +25,8 @@ from recorded import (
     shell_function,
     trial_state,
 )
-from reproduction import NEAR, PAGE, README, Page, render
+from reference_table import NEAR
+from reproduction import PAGE, README, Page, render
 
 from spml.analysis.archive import find
 from spml.analysis.figures import FIGURES, Source, draw

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
-from claims import claims, main_table
+from claims import claims
 from figure_blocks import classes, confidences, quoted, sensitivity
-from from_scores import SURE, Family
-from plans import FRESH, LR, ONE_RATE, cost
+from from_scores import Family
+from plans import FRESH, cost
+from readme_table import readme_table
 from recorded import (
     OPEN,
     Recorded,
@@ -31,10 +31,10 @@ from recorded import (
     shell_function,
     trial_state,
 )
+from reference_table import reference_table
 from render import render
-from scipy.stats import ttest_ind
 from verdicts import BUDGETS, DRAWS, NO, YES
-from voc_plan import BACKBONES, REFERENCE, STUDIED
+from voc_plan import BACKBONES, STUDIED
 
 from spml.analysis.archive import find
 from spml.analysis.confidences import (
@@ -48,14 +48,12 @@ from spml.analysis.sensitivity import STUDIES
 from spml.bench.plan import Case
 from spml.errors import UserError
 from spml.metrics.bootstrap import Comparison
-from spml.report.format import signed
 
 PAGE = Path(__file__).parents[1] / "docs" / "reproduction.md"
 README = PAGE.parents[1] / "README.md"
 RUNS = PAGE.parent / "voc2012-runs.csv"
 COVERAGE = Path(__file__).parent / "results" / "verdict-coverage.json"
 FIGURE_FOLDER = PAGE.parent / "figures"
-NEAR = 0.5
 SWITCHED = {  # row of the plan: the paper, the released code
     "one schedule, t/T": (
         "one schedule t/T for β and α",
@@ -152,79 +150,7 @@ class Page:
         return f"{summary}\n\n{markdown(lines)}"
 
     def table_a(self) -> str:
-        plan = self.known.plan("Table A")
-        lines = [["method", "test mAP", "reference", "difference"], ["---"] * 4]
-        differences = {}
-        for case in plan.cases:
-            (run,) = self.known.finals(plan, case)
-            record, other = self.known.record(run), REFERENCE[case.method]
-            own = None if record is None else record["result"]["test_map"]
-            if own is not None:
-                differences[case.method] = own - other
-            cells = [f"{OPEN} (0 of 1)", f"{other:.2f}", ""] if own is None else _beside(own, other)
-            lines.append([case.label, *cells])
-        far = [
-            f"{name} ({signed(value)})" for name, value in differences.items() if abs(value) > NEAR
-        ]
-        near = len(differences) - len(far)
-        text = f"{near} of {len(differences)} finished methods lie within {NEAR} of the reference"
-        text += f"; not {', '.join(far)}." if far else "."
-        text += "".join(self._more_seeds(method) for method in ("an", "gr"))
-        text += self._looked_for() if "an" in differences and abs(differences["an"]) > NEAR else ""
-        return "\n\n".join([text, markdown(lines)])
-
-    def _seeds(self, method: str) -> list[float]:
-        """Test mAP of Table A's settings with all seeds; most runs are from the study of pixels."""
-        plans = [self.known.plan("Table A"), self.known.plan(f"pixels, {method}")]
-        runs = [
-            run for plan in plans for case in plan.cases for run in self.known.finals(plan, case)
-        ]
-        same = {run.id: run for run in runs if run.method == method and run.data == plans[0].data}
-        return [
-            record["result"]["test_map"]
-            for run in same.values()
-            if (record := self.known.record(run))
-        ]
-
-    def _more_seeds(self, method: str) -> str:
-        maps = self._seeds(method)
-        if len(maps) < 2:
-            return ""
-        spread = f"{statistics.mean(maps):.2f} ± {statistics.stdev(maps):.2f}"
-        span = f"from {min(maps):.2f} to {max(maps):.2f}"
-        return f" With {len(maps)} seeds {method} has {spread}, {span}."
-
-    def _looked_for(self) -> str:
-        """Possible reasons for the difference of AN from the reference, tested by runs."""
-        tuned = self.known.plan("Table B")
-        own = next(case for case in tuned.cases if case.label == "an")
-        trials = [
-            run for run in tuned.trials(own, self.known.store.outcome) if run.settings["lr"] == LR
-        ]
-        tried = {bool(run.options): record for run in trials if (record := self.known.record(run))}
-        pictures = self.known.row("pixels, an", "an, original")
-        seeds = self._seeds("an")
-        if len(tried) < 2 or not pictures.seeds or len(seeds) < 3:
-            return ""
-        # pooled, so that the one run has our deviation
-        chance = float(ttest_ind([REFERENCE["an"]], seeds).pvalue)
-        changed = {
-            "the original pictures": pictures.test.mean or 0.0,
-            "ε = 1e-5 inside the logarithm, as its code has it": tried[True]["result"]["test_map"],
-        }
-        off = abs(tried[False]["result"]["test_map"] - REFERENCE["an"])
-        nearer = [what for what, figure in changed.items() if abs(figure - REFERENCE["an"]) < off]
-        maps = [line["val_map"] for line in tried[False]["history"][1:]]
-        listed = "; ".join(f"{what} ({figure:.2f})" for what, figure in changed.items())
-        near = f"nearer to {REFERENCE['an']:.2f}: {' and '.join(nearer) or 'neither'}"
-        return (
-            f" The difference of an {'can' if chance > SURE else 'can hardly'} be chance:"
-            f" a t-test of one run at {REFERENCE['an']:.2f} against our {len(seeds)} seeds"
-            f" has p = {chance:.2f}."
-            f" Also tried: {listed}; {near}. an overfits: its validation mAP falls by"
-            f" {max(maps) - maps[-1]:.1f} from the best epoch to the last, so its figure depends"
-            " strongly on the chosen epoch. The reference run has no history."
-        )
+        return reference_table(self.known)
 
     def table_b(self) -> str:
         plan = self.known.plan("Table B")
@@ -247,56 +173,6 @@ class Page:
         left = cost(self.known.setup, self.known.every, self.known.store)
         parts.append(f"Open in all tables (`python benchmarks/voc_plan.py`): at most {left}.")
         return "\n\n".join(parts)
-
-    def in_short(self) -> str:
-        """The complete rows of Table B, the best first."""
-        rows = [
-            row
-            for row in self.known.table(self.known.plan(main_table(self.known)), "an").rows
-            if row.seeds == row.wanted and row.label not in ONE_RATE
-        ]
-        rows.sort(key=lambda row: -(row.test.mean or 0.0))
-        lines = [["method", "test mAP", "− an"], ["---"] * 3]
-        lines += [
-            [f"`{r.label}`", measured(r), "" if r.versus is None else interval(r.versus)]
-            for r in rows
-        ]
-        bound = (
-            "\n\n`full` sees every label and is the upper bound."
-            if "full" in {row.label for row in rows}
-            else ""
-        )
-        return markdown(lines) + bound + self._at_one_rate() + self._by_backbone()
-
-    def _at_one_rate(self) -> str:
-        """A sentence on methods with a query head: their figures at the rate of the backbone."""
-        rows = {
-            row.label: row
-            for row in self.known.table(self.known.plan("query heads")).rows
-            if row.seeds
-        }
-        slower = {method: rows[label] for method, label in ONE_RATE.items() if label in rows}
-        if not slower:
-            return ""
-        figures = " and ".join(
-            f"`{method}` has {measured(row)} (one run)" for method, row in slower.items()
-        )
-        return (
-            f" Not listed: {' and '.join(f'`{method}`' for method in slower)}, whose transformers"
-            " fail where all heads learn ten times as fast as the backbone, as here; at one rate"
-            f" for both {figures} ([more](docs/reproduction.md#query-heads))."
-        )
-
-    def _by_backbone(self) -> str:
-        """A sentence on the difference of GR and AN with other backbones."""
-        rows = {name: self.known.row(f"backbone, {name}", "an") for name in BACKBONES}
-        text = "; ".join(
-            f"{name} {interval(row.versus, -1)}"
-            for name, row in rows.items()
-            if row.versus is not None
-        )
-        where = "[other backbones](docs/reproduction.md#other-backbones)"
-        return text and f"\n\n`gr` − `an` with {where}: {text}. Begin with pretrained weights."
 
     def table_3(self) -> str:
         plan = self.known.plan("Table 3")
@@ -420,10 +296,6 @@ def _side(v: Comparison) -> str:
     return {-1: "above", 1: "below", 0: "undecided against"}[v.sign]
 
 
-def _beside(own: float, other: float) -> list[str]:
-    return [f"{own:.2f}", f"{other:.2f}", signed(own - other)]
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -441,7 +313,10 @@ def main() -> None:
         if letter != "f" or experiment is not None:
             print(figure.name, draw(figure, source, FIGURE_FOLDER))
     RUNS.write_text(runs_csv(page.known), encoding="utf-8")
-    for file, blocks in ((PAGE, page.blocks()), (README, {"voc": page.in_short})):
+    for file, blocks in (
+        (PAGE, page.blocks()),
+        (README, {"voc": lambda: readme_table(page.known)}),
+    ):
         file.write_text(render(file.read_text(encoding="utf-8"), blocks), encoding="utf-8")
 
 

@@ -99,7 +99,7 @@ def _notes(table: Table, brief: bool) -> list[str]:
 def _draws(table: Table) -> str:
     """Return how many draws of the observed labels the comparisons of a table cover."""
     least = min(row.versus.draws for row in table.rows if row.versus is not None)
-    return f", over {least} draws of the observed labels" if least > 1 else ", over one draw"
+    return f", over {least} draw{'s' * (least > 1)} of the observed labels"
 
 
 def versus(row: Row, *, brief: bool = False) -> str:
