@@ -16,7 +16,7 @@ HOMES = {
     },
     ("ThreadPoolExecutor",): {
         "data/images/loader.py": "prepares batches",
-        "data/check/files.py": "looks at files one by one and makes no batches",
+        "data/check/check.py": "looks at files one by one and makes no batches",
         "metrics/scores.py": "sorts scores",
         "train/state.py": "writes files",
     },
