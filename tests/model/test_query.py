@@ -7,9 +7,10 @@ import torch
 from torch import nn
 
 from spml.data import load
-from spml.model import Classifier, load_model
+from spml.model import Classifier, ModelInfo, load_model, save_model
 from spml.model.classifier import build_head
-from spml.model.query import Layer
+from spml.model.query import EARLIER, RELEASED, Layer
+from spml.runs.settings import group_key, mismatch
 from spml.train import Settings, fit
 from tests.conftest import noise, outcome, refused, spml
 
@@ -31,14 +32,18 @@ def normalised(x, norm):
     return scaled * norm.weight + norm.bias
 
 
-def layer_by_hand(layer, vectors, seen):
-    """Four heads, each with a quarter of the channels, one vector of one item at a time."""
+def layer_by_hand(layer, vectors, seen, queries=None):
+    """Four heads, each with a quarter of the channels, one vector of one item at a time.
+
+    Queries are added to what asks and to nothing else.
+    """
+    asking = vectors if queries is None else vectors + queries
     attention, first, second = layer.attention, layer.feed[0], layer.feed[-1]
     weights, biases = attention.in_proj_weight.chunk(3), attention.in_proj_bias.chunk(3)
     result = torch.empty_like(vectors)
     for item in range(len(vectors)):
         for number in range(vectors.shape[1]):
-            query = weights[0] @ vectors[item, number] + biases[0]
+            query = weights[0] @ asking[item, number] + biases[0]
             keys = [weights[1] @ x + biases[1] for x in seen[item]]
             values = [weights[2] @ x + biases[2] for x in seen[item]]
             parts = []
@@ -67,8 +72,9 @@ def test_at_the_published_size_it_has_151_million_parameters():
         )
         assert transformer == 3 * one == pytest.approx(151e6, rel=0.01)
         assert built.queries.shape == (80, 2048)
-    assert sum(p.numel() for p in plain.parameters()) == 3 * one + 80 * 2048 + 80 * 2049
-    wide = 3 * one + 80 * 2048 + 2 * (2049 * 256) + 80 * 257
+    queries, norm = 80 * 2048, 2 * 2048
+    assert sum(p.numel() for p in plain.parameters()) == 3 * one + queries + norm + 80 * 2049
+    wide = 3 * one + queries + norm + 2049 * 2048 + 2049 * 512 + 80 * 257
     assert sum(p.numel() for p in normal.parameters()) == wide
 
 
@@ -90,13 +96,19 @@ def test_a_layer_on_positions_equals_torchs_encoder_layer():
 
 @pytest.mark.parametrize("name", ["query", "query-normal:3"])
 def test_the_head_is_an_encoder_two_decoders_and_a_linear_layer_for_each_class(name):
+    """The decoder starts from zeros, queries only ask, and a norm and a projection follow."""
     model, x = head(name), positions(2, 6, 8)
     seen = layer_by_hand(model.encoder, x, x)
-    vectors = model.queries.expand(2, -1, -1)
+    vectors = torch.zeros(2, 5, 8, dtype=torch.float64)
     for layer in model.decoder:
-        vectors = layer_by_hand(layer, vectors, seen)
+        vectors = layer_by_hand(layer, vectors, seen, model.queries.expand(2, -1, -1))
+    vectors = normalised(vectors, model.norm)
     logits, shown = model.detailed(x)
-    embedding = vectors if name == "query" else vectors @ model.mean.weight.T + model.mean.bias
+    embedding = vectors
+    if name != "query":
+        first, _, second = model.projection
+        hidden = (vectors @ first.weight.T + first.bias).clamp(min=0)
+        embedding = (hidden @ second.weight.T + second.bias)[..., :3]  # then the deviations
     torch.testing.assert_close(shown[..., : embedding.shape[-1]], embedding)
     for item in range(2):
         for c in range(5):
@@ -105,12 +117,74 @@ def test_the_head_is_an_encoder_two_decoders_and_a_linear_layer_for_each_class(n
     assert torch.equal(model(x), logits)
 
 
+def test_new_label_embeddings_depend_on_the_picture():
+    """Nearly all of their variance is between pictures; in the earlier structure it is 14 %."""
+    shares = {}
+    for structure in (RELEASED, EARLIER):
+        torch.manual_seed(0)
+        model = build_head("query", 64, 10, structure).double().eval()
+        embeddings = model.labels(positions(32, 9, 64)).detach()  # (pictures, classes, width)
+        between = embeddings - embeddings.mean(dim=0)
+        shares[structure] = (between.square().sum() / centred(embeddings).square().sum()).item()
+    assert shares[RELEASED] > 0.8 and shares[EARLIER] < 0.2
+
+
+def centred(embeddings):
+    return embeddings - embeddings.mean(dim=(0, 1))
+
+
+def test_layers_are_initialised_by_glorots_rule():
+    torch.manual_seed(0)
+    model = build_head("query", 64, 4)
+    for layer in (model.encoder, *model.decoder):
+        for weight in (p for p in layer.parameters() if p.ndim > 1):
+            bound = math.sqrt(6 / sum(weight.shape))
+            assert 0.95 * bound < weight.abs().max() <= bound
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("query", [[-0.1252629, 1.1944800, -0.4206400], [-0.1252456, 1.1944642, -0.4206289]]),
+        (
+            "query-normal:3",
+            [[0.1952364, 0.1578629, -0.0110343], [0.1952393, 0.1578592, -0.0110334]],
+        ),
+    ],
+)
+def test_a_model_stored_before_its_structure_was_recorded_loads_unchanged(tmp_path, name, expected):
+    """The logits are those of the code that stored such models."""
+    model = Classifier.build("linear", 3, features=4, head=name, structure=EARLIER)
+    state = {}
+    for number, (key, value) in enumerate(sorted(model.state_dict().items())):
+        numbers = torch.arange(value.numel(), dtype=torch.float64).add(number).mul(0.7).sin()
+        state[key] = (numbers.view(value.shape) / 2).float()
+    state |= {"std": torch.ones(1, 4), "mean": torch.zeros(1, 4)}
+    preprocessing = {"kind": "features", "features": 4, "size": None, "upright": True}
+    info = ModelInfo(list("abc"), "linear", preprocessing, [0.5] * 3, head=name)
+    save_model(tmp_path, state, info)
+    stored = json.loads((tmp_path / "model.json").read_text())
+    assert stored.pop("head_structure") == RELEASED
+    (tmp_path / "model.json").write_text(json.dumps(stored))
+    again, described = load_model(tmp_path)
+    assert described.head_structure == EARLIER
+    x = torch.tensor([[1.0, -2.0, 0.5, 3.0], [0.0, 1.0, 2.0, -1.0]], dtype=torch.float64)
+    torch.testing.assert_close(again.double()(x).tolist(), expected, rtol=0, atol=1e-6)
+
+
+def test_a_run_with_the_earlier_structure_does_not_resume_or_count_as_a_repetition():
+    before = {"head": "query", "method": "an", "lr": 0.001}
+    now = {**before, "head_structure": RELEASED}
+    assert mismatch(before, now) == "another structure of its query head"
+    assert mismatch(now, now) is None and group_key(before) != group_key(now)
+
+
 def test_deviations_of_embeddings_and_logits_by_loops():
     model, x = head("query-normal:3"), positions(2, 6, 8)
-    model.spread.weight.data *= 30  # some at the ends of their range
+    model.projection[-1].weight.data[3:] *= 90  # some at the ends of their range
     _, shown = model.detailed(x)
     assert shown.shape == (2, 5, 7)
-    raw = model.spread(model.labels(x)).tolist()
+    raw = model.projection(model.labels(x))[..., 3:].tolist()
     ends = 0
     for item in range(2):
         for c in range(5):
@@ -129,7 +203,7 @@ def test_deviations_of_embeddings_and_logits_by_loops():
 def test_half_precision_is_finite_at_the_ends_of_deviations(dtype):
     model = head("query-normal:3").float()
     for end in (-1e4, 1e4):
-        model.spread.bias.data.fill_(end)
+        model.projection[-1].bias.data[3:] = end
         with torch.autocast("cpu", dtype):
             logits, shown = model.detailed(positions(2, 6, 8).float())
         assert logits.isfinite().all() and shown.isfinite().all() and (shown[..., -1] > 0).all()
@@ -153,8 +227,10 @@ def test_one_step_moves_every_parameter(name, training):
 def test_logits_alone_reach_all_but_the_deviations():
     model = head("query-normal:3")
     model(positions(2, 6, 8)).sum().backward()
-    without = {key for key, p in model.named_parameters() if p.grad is None}
-    assert without == {"spread.weight", "spread.bias"}
+    last = model.projection[-1]
+    for slope in (last.weight.grad, last.bias.grad):
+        assert (slope[:3] != 0).any() and (slope[3:] == 0).all()
+    assert all(p.grad is not None for p in model.parameters())
 
 
 @pytest.mark.parametrize("name", HEADS)
@@ -251,7 +327,7 @@ def test_a_trained_model_predicts_and_is_evaluated_by_the_commands(pictures, sce
     small = "--backbone tiny --epochs 1 --accelerator cpu --quiet"
     assert spml(f"train {pictures} {small} {head} --size 16 --out run") == 0
     model, info = load_model("run")
-    assert info.head == "query-normal:4" and model.head.mean.out_features == 4
+    assert info.head == "query-normal:4" and model.head.projection[-1].out_features == 8
     for out in ("one.csv", "two.csv"):
         assert spml(f"predict run {pictures} --out {out}") == 0
     assert Path("one.csv").read_bytes() == Path("two.csv").read_bytes()

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from spml.errors import UserError
 from spml.model.backbones import Backbone, build_backbone
-from spml.model.query import QueryHead, QueryNormalHead
+from spml.model.query import RELEASED, QueryHead, QueryNormalHead
 
 Output = Tensor | tuple[Tensor, Tensor]  # logits, or logits and features
 
@@ -63,18 +63,22 @@ HEADS: dict[str, Callable[..., Head]] = {
 SIZED = ("query-normal",)  # names that accept a size: query-normal:64
 
 
-def build_head(name: str, channels: int, num_classes: int) -> Head:
-    """Build the head of that name; "query-normal:64" has embeddings of 64 numbers."""
+def build_head(name: str, channels: int, num_classes: int, structure: str = RELEASED) -> Head:
+    """Build the head of that name; "query-normal:64" has embeddings of 64 numbers.
+
+    The structure is that of a query head; the others have one only.
+    """
     kind, colon, size = name.partition(":")
     if kind not in HEADS or (colon and kind not in SIZED):
         raise UserError(f"no head {name!r}; give --head {' or '.join(HEADS)}")
+    rest = {"structure": structure} if kind.startswith("query") else {}
     if not colon:
-        return HEADS[kind](channels, num_classes)
+        return HEADS[kind](channels, num_classes, **rest)
     if not size.isdigit() or int(size) < 1:
         raise UserError(
             f"--head {name}: {size!r} is no size; give a whole number above 0, as in {kind}:64"
         )
-    return HEADS[kind](channels, num_classes, int(size))
+    return HEADS[kind](channels, num_classes, int(size), **rest)
 
 
 class Classifier(nn.Module):
@@ -86,10 +90,16 @@ class Classifier(nn.Module):
     mean: Tensor
     std: Tensor
 
-    def __init__(self, backbone: Backbone, num_classes: int, head: str = "linear") -> None:
+    def __init__(
+        self,
+        backbone: Backbone,
+        num_classes: int,
+        head: str = "linear",
+        structure: str = RELEASED,
+    ) -> None:
         super().__init__()
         self.backbone = backbone.network
-        self.head = build_head(head, backbone.channels, num_classes)
+        self.head = build_head(head, backbone.channels, num_classes, structure)
         self.channels = backbone.channels
         self.frozen_norm = False  # keep batch norm's statistics, scale and shift in training
         pictures = bool(backbone.mean)
@@ -109,9 +119,10 @@ class Classifier(nn.Module):
         weights: str = "none",
         features: int | None = None,
         head: str = "linear",
+        structure: str = RELEASED,
     ) -> Self:
         """Build a classifier by the name of its backbone."""
-        model = cls(build_backbone(backbone, weights, features), num_classes, head)
+        model = cls(build_backbone(backbone, weights, features), num_classes, head, structure)
         if features is not None and not model.head.takes_vectors:
             raise UserError(
                 f"--head {head} needs a feature map, which --backbone linear has not; "

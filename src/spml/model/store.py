@@ -22,6 +22,7 @@ from spml.metrics.scores import HIGHEST, Mask, Values, as_numpy, reaches, sigmoi
 from spml.model.backbones import read_tensors
 from spml.model.calibration import Calibration, Knots, Lines, calibration_problem
 from spml.model.classifier import Classifier
+from spml.model.query import EARLIER, RELEASED
 
 BEST = "best"  # folder of the chosen model in a run folder
 WEIGHTS, INFO, CARD = "model.safetensors", "model.json", "README.md"
@@ -80,6 +81,7 @@ class ModelInfo:
         training: data, method, options, selection, validation figure and seed of its training.
         versions: of the libraries.
         head: name, to build it again.
+        head_structure: of a query head. Models stored before it was recorded have the earlier one.
         calibration: knots of `Calibration`; None if the model is not calibrated.
     """
 
@@ -90,6 +92,7 @@ class ModelInfo:
     training: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     head: str = "linear"  # also of models that were stored without naming it
+    head_structure: str = RELEASED
     calibration: Knots | None = None
     format: int = FORMAT
 
@@ -129,7 +132,9 @@ def load_model(folder: str | Path) -> tuple[Classifier, ModelInfo]:
     info, path = read_info(folder), model_folder(folder) / WEIGHTS
     features = info.preprocessing.get("features")
     try:
-        model = Classifier.build(info.backbone, len(info.classes), "none", features, info.head)
+        model = Classifier.build(
+            info.backbone, len(info.classes), "none", features, info.head, info.head_structure
+        )
     except UserError as error:
         raise UserError(f"{path.with_name(INFO)}: {error}") from error
     tensors = _tensors(path)
@@ -209,7 +214,7 @@ def read_info(folder: Path) -> ModelInfo:
         why = f"no {path.name}" if path.parent.is_dir() else "it is not a folder"
         raise UserError(f"{path.parent}: no model here ({why}); give the folder of a finished run")
     try:
-        values = read_json(path)
+        values = {"head_structure": EARLIER, **read_json(path)}
         if int(values["format"]) > FORMAT:
             raise UserError(f"{path}: written by a newer version of spml; update spml to read it")
         optional = {"head", "calibration"} - set(values)  # missing in older files
@@ -246,6 +251,8 @@ def _problem(info: ModelInfo) -> str | None:
         return problem
     if not isinstance(info.backbone, str) or not isinstance(info.head, str):
         return "backbone and head must be names"
+    if info.head_structure not in (RELEASED, EARLIER):
+        return f"head_structure must be {RELEASED} or {EARLIER}"
     if not all(isinstance(table, dict) for table in (how, info.training, info.versions)):
         return "preprocessing, training and versions must be tables"
     wanted = {"pictures": "size", "features": "features"}.get(str(how.get("kind")))

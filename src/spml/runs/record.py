@@ -15,6 +15,7 @@ from spml.data.images.store import Stamp, path_of, stamp_of
 from spml.errors import DataError
 from spml.losses import Method, code
 from spml.model import Classifier, ModelInfo
+from spml.model.query import RELEASED
 from spml.model.store import versions
 from spml.runs.settings import DATA_HASH, SAMPLE, Resolved, recorded
 
@@ -46,6 +47,7 @@ def config(
         "labels": experiment.label_kind,
         "classes": experiment.renamed,
         **recorded(settings.as_config()),
+        **({"head_structure": RELEASED} if settings.head.startswith("query") else {}),
         "options": options,
         "observation": experiment.observation,
         "side_information": side,

@@ -204,6 +204,8 @@ PARTS: dict[str, Part] = {
     "observation": Part(has_path=True),
     # The race that chose the method; the method and options beside it decide what resumes.
     "race": Part(Role.METHOD, resumable=True),
+    # Of a query head; older runs with one lack the entry.
+    "head_structure": Part(mismatch="another structure of its query head"),
     "options": Part(Role.METHOD),
     "side_information": Part(Role.METHOD),
     "method_sha256": Part(Role.METHOD, mismatch="other code of its method"),
