@@ -50,10 +50,11 @@ gr_learnable GR w=0 b=-2 own_lr=0.1 own_momentum=0.9 own_decay=1e-3
 crisp        delta=0.01 tau=0.01 epochs=10
 lagc         tau=0.6 tau_second=0.9 temperature=0.5 queue=512 size=128 batch_size=32 lr=1e-4
 lagc         epochs=80 head_lr=1 optimizer=adamw schedule=one-cycle weight_decay=1e-2
-lagc         frozen_norm=True head=query
+lagc         frozen_norm=True head=query lam=1 lac=1
 smile        alpha=0.1 beta=0.01 theta=0.01 kl_embedding=1e-5 kl_beta=1e-5 warmup=2 lr=1e-5
 smile        lam=0.1|0.01|0.1|0.001 epochs=10|10|10|20 optimizer=adam
-smile        head=query-normal:128|query-normal:64|query-normal:128|query-normal:128
+smile        head=query head_lr=1 frozen_norm=True size=128|64|128|128
+smile        queue=2048 queue_temperature=1 tau=0.9
 full         epochs=10
 """
 DEFAULT_VALUES = """
@@ -67,7 +68,7 @@ mime         rule=add sample=True
 crisp        positive_weight=2 prior_weight=1
 lagc         first=0.5
 smile        k=3 gamma=1e-3 delta=1 temperature=1 kl=correct own_lr=1e-3 sample=True
-smile        queue=512 queue_temperature=0.5
+smile        contrast=draws detach=False
 gr_learnable learn_alpha=True
 """
 

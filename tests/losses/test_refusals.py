@@ -201,7 +201,7 @@ MAPS = "give --head linear with a picture backbone, or scl=0"
     ("name", "options", "shapes", "message"),
     [
         ("mime", {}, [(1, 8), (1, 7, 4, 4), (1, 7, 8), (1, 4, 9), (1, 7, 1)], NORMAL),
-        ("smile", {}, [(1, 7, 8, 8), (1, 64), (1, 7, 6), (1, 7, 1)], f"{NORMAL}:128"),
+        ("smile", {}, [(1, 7, 8, 8), (1, 64), (1, 7, 1)], "give --head query"),
         ("lagc", {}, [(1, 7, 4, 4), (1, 64)], "give --head query"),
         ("en", EN, [(5, 64), (5, 7, 64), (5, 6, 2, 2)], MAPS),
     ],

@@ -23,10 +23,11 @@ def table_form(observed=None, items=ITEMS, classes=CLASSES, **options):
     return create("smile", observed, **{"x": features(items), **options}).double()
 
 
-def image_form(items=ITEMS, classes=CLASSES, size=3, **options):
-    method = create("smile", torch.zeros(items, classes), **options)
+def image_form(items=ITEMS, classes=CLASSES, width=8, **options):
+    """Build the form for pictures; a width that is odd is that of a query-normal head."""
+    method = create("smile", torch.zeros(items, classes), **{"size": 3, **options})
     torch.manual_seed(0)
-    method.prepare(torch.zeros(1, classes, 2 * size + 1))
+    method.prepare(torch.zeros(1, classes, width))
     return method.double()
 
 

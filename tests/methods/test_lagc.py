@@ -16,7 +16,7 @@ from tests.losses.common import random_batch
 from tests.methods.test_contrastive import by_loops, entries
 
 FIRST, SECOND = {"epoch": 5, "epochs": 10}, {"epoch": 6, "epochs": 10}
-WIDTH = 6
+WIDTH, QUEUE = 6, 30
 
 
 def batch(items=5, classes=7, seed=0):
@@ -30,7 +30,7 @@ def batch(items=5, classes=7, seed=0):
 
 def method(seed=0, **options):
     torch.manual_seed(seed)
-    loss = losses.create("lagc", size=3, queue=9, **options).double()
+    loss = losses.create("lagc", size=3, queue=QUEUE, **options).double()
     loss.prepare(torch.zeros(1, 7, WIDTH, dtype=torch.float64))
     return loss
 
@@ -41,7 +41,7 @@ def called(loss, inputs, **call):
 
 
 def formula(loss, inputs, past, *, tau, lam=1.0, lac=0.0):
-    """The loss from its definition, and the entries that go into the queue."""
+    """The loss from its definition, and the labels that go into the queue, with both views."""
     logits, observed, views, features = inputs
     p, strong = logits.sigmoid(), views.sigmoid()
     q = p + (observed == 1)
@@ -49,10 +49,12 @@ def formula(loss, inputs, past, *, tau, lam=1.0, lac=0.0):
     absent = (q < 1 - tau) | (observed == -1)
     known = -torch.where(observed == 1, p, 1 - p).log()
     consistent = -torch.cat([strong[present], 1 - strong[absent & ~present]]).log()
-    embeddings = features @ loss.projection.weight.T + loss.projection.bias
-    pairs = entries(embeddings, torch.cat([present, present]))
+    first, _, second = loss.projection.layers
+    hidden = (features @ first.weight.T + first.bias).clamp(min=0)
+    embeddings = hidden @ second.weight.T + second.bias
+    pairs = entries(torch.stack([embeddings[: len(p)], embeddings[len(p) :]]), present)
     value = known.mean() + lam * consistent.mean()
-    return value.item() + lac * by_loops(pairs, past, 0.5), pairs
+    return value.item() + lac * by_loops(pairs, past, 0.5, size=QUEUE), pairs
 
 
 @pytest.mark.parametrize(("lam", "lac"), [(1.0, 1.0), (0.3, 2.0)])
@@ -66,9 +68,10 @@ def test_the_loss_is_its_formula_in_both_parts(lam, lac):
     for step in range(4):
         inputs = batch(seed=step)
         value, pairs = formula(loss, inputs, past, tau=0.9, lam=lam, lac=lac)
-        assert len(pairs) > 9  # more than the queue holds
+        assert len(pairs) < QUEUE
         assert called(loss, inputs, **SECOND).item() == pytest.approx(value, abs=1e-6)
-        past = (past + pairs)[-9:]
+        past = past + pairs
+    assert len(past) > QUEUE  # the oldest have left
 
 
 @pytest.mark.parametrize("call", [FIRST, SECOND])
@@ -88,7 +91,7 @@ def test_each_term_trains_its_own_inputs():
         leaves = [t.requires_grad_() for t in (logits, views, features)]
         loss = method(**options)
         called(loss, (logits, observed, views, features), **SECOND).backward()
-        slopes = [*(leaf.grad for leaf in leaves), loss.projection.weight.grad]
+        slopes = [*(leaf.grad for leaf in leaves), loss.projection.layers[0].weight.grad]
         return [slope is not None and bool(slope.abs().sum() > 0) for slope in slopes]
 
     assert trained() == [True, True, True, True]
@@ -132,6 +135,13 @@ def test_the_second_part_starts_after_the_first_share_of_epochs(first, epochs, s
         called(loss, inputs, epoch=epoch, epochs=epochs)
         before.append(bool((loss.queue.classes == -1).all()))
     assert before.index(False) + 1 == second if second else all(before)
+
+
+def test_its_stages_are_those_of_its_terms():
+    loss = losses.create("lagc", first=0.3)
+    assert [loss.stage(epoch, 10) for epoch in (1, 3, 4, 10)] == [(0, 3)] * 2 + [(3, 10)] * 2
+    assert losses.create("lagc", first=1.0).stage(4, 4) == (0, 4)
+    assert losses.create("gr").stage(3, 4) == (0, 4)
 
 
 def eight(scenes):

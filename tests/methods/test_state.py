@@ -37,6 +37,7 @@ def test_copies_pickles_and_states_give_the_same_loss(name, options):
     assert "lambda" not in repr(loss.method) and "0x" not in repr(loss.method)
 
 
+LAYERS = {f"projection.layers.{n}.{part}" for n in (0, 2) for part in ("weight", "bias")}
 STATES = {
     "role": {"label_logits"},
     "ll_cp": {"corrected"},
@@ -45,9 +46,9 @@ STATES = {
     "en-cl-scl-grid": {"mean", "labels", "seen", "heat.maps", "heat.seen"},
     "crisp": {"priors", "running", "_extra_state"},
     "mime": {"marked", "_extra_state"},
-    "lagc": {"projection.weight", "projection.bias", "queue.embeddings", "queue.classes"},
+    "lagc": {*LAYERS, "queue.embeddings", "queue.classes"},
     "smile": {"_extra_state"}
-    | {f"form.{part}" for part in ("weight", "bias", "queue.embeddings", "queue.classes")},
+    | {f"form.{part}" for part in ("weight", "bias", "queue.embeddings", "queue.classes", *LAYERS)},
     "gr_learnable": {"khat.w", "khat.b", "weight.mu", "weight.width"},
 }
 
@@ -125,8 +126,8 @@ def test_a_label_table_is_accepted_like_an_array(name):
     [
         ("role", {}, 0.25, [(5, 7)]),
         ("role", {"label_lr": 10.0}, 2.5, [(5, 7)]),
-        ("lagc", {"size": 3}, 0.25, [(3, 6), (3,)]),
-        ("smile", {}, 0.25, [(2, 7, 4), (2, 7)]),
+        ("lagc", {"size": 3}, 0.25, [(6, 6), (6,), (3, 6), (3,)]),
+        ("smile", {"size": 3}, 0.25, [(2, 7, 6), (2, 7), (6, 6), (6,), (6, 6), (6,)]),
         ("smile", {"x": torch.ones(5, 2), "own_lr": 0.02}, 0.02, None),
         ("smile", {"x": torch.ones(5, 2)}, 1e-3, None),
     ],

@@ -72,7 +72,7 @@ EN = "en with scl needs a class map .* give --head linear"
     [
         *(("mime", {"head": h}, {}, "--head query-normal") for h in ("linear", "query", "boostlu")),
         ("mime", {"head_lr": 0.3}, {"rule": "ignore"}, "needs mean_inverse_positives"),
-        ("smile", {"head": "linear"}, {}, "give --head query-normal:128"),
+        ("smile", {"head": "linear"}, {}, "give --head query"),
         ("lagc", {"head": "linear"}, {}, LAGC),
         ("lagc", {"backbone": "linear"}, {}, "lagc needs views: two augmentations of a picture"),
         ("en", {"head": "query"}, HEAT_MAPS, EN),

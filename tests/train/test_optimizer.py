@@ -66,13 +66,13 @@ def test_a_cycle_rises_over_a_fifth_and_falls_to_zero():
 def test_rates_are_multiples_of_the_initial_ones():
     optimizer = make_optimizer(groups(), 0.5, ONE_CYCLE)
     for done in (0.1, 0.6, 0.2):
-        set_rates([optimizer], ONE_CYCLE, done)
+        set_rates([optimizer], ONE_CYCLE, (0, 1), done)
         rates = [group["lr"] for group in optimizer.param_groups]
         assert rates == pytest.approx([0.1 * one_cycle(done), one_cycle(done)])
-    set_rates([optimizer], ONE_CYCLE, 0.6)
+    set_rates([optimizer], ONE_CYCLE, (0, 1), 0.6)
     again = make_optimizer(groups(), 0.5, ONE_CYCLE)
     again.load_state_dict(optimizer.state_dict())  # in the middle of a cycle
-    set_rates([again], ONE_CYCLE, 0.2)
+    set_rates([again], ONE_CYCLE, (0, 1), 0.2)
     assert [group["lr"] for group in again.param_groups] == pytest.approx([0.1, 1.0])
 
 

@@ -19,6 +19,7 @@ from spml.losses.registry import (
     needs,
     options,
     preset,
+    published_training,
     space,
     summary,
 )
@@ -44,6 +45,7 @@ __all__ = [
     "options",
     "preset",
     "published",
+    "published_training",
     "searched",
     "space",
     "summary",

@@ -110,6 +110,13 @@ class Method(nn.Module):
         """Numbers that the method chose from the data, for the epoch's line of the history."""
         return {}
 
+    def stage(self, epoch: int, epochs: int) -> tuple[int, int]:
+        """The stage of training that an epoch belongs to: epochs before it, and its last epoch.
+
+        A later stage starts from the best epoch so far, with a new optimiser and rate schedule.
+        """
+        return 0, epochs
+
     def carry_over(self) -> None:
         """Adapt the state when training of the head alone ends and end-to-end training begins."""
 

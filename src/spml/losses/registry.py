@@ -146,6 +146,16 @@ def preset(name: str, dataset: str) -> Preset:
     return result
 
 
+def published_training(name: str, data: str) -> tuple[dict[str, Any], bool]:
+    """A method's published rate of the head, on a benchmark, and whether it freezes batch norm."""
+    if name not in names():
+        return {}, False
+    benchmark = data in datasets()
+    training = preset(name, data if benchmark else "voc").training
+    rate = {"head_lr": training["head_lr"]} if benchmark and "head_lr" in training else {}
+    return rate, bool(training.get("frozen_norm", False))
+
+
 def datasets() -> list[str]:
     """The data sets that some method declares values for, those of gr first."""
     entries = [entry for name in ("gr", *names()) for entry in about(name).presets]

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from spml.losses.components import Context
 from spml.losses.cross_entropy import an
@@ -23,6 +23,7 @@ from spml.losses.metadata import (
     searched,
 )
 from spml.methods.parts.contrastive import LabelQueue
+from spml.methods.parts.projection import Projection
 
 Likely = Annotated[float, Range(0.5, 1)]
 LAGC_CODE = "xiemk/SPML-LAC"
@@ -43,6 +44,7 @@ LAGC_CODE = "xiemk/SPML-LAC"
         published(LAGC_CODE, optimizer="adamw", schedule="one-cycle", lr=1e-4, head_lr=1),
         published(LAGC_CODE, weight_decay=1e-2, batch_size=32, frozen_norm=True, head="query"),
         published(LAGC_CODE, tau=0.6, tau_second=0.9, temperature=0.5, queue=512, size=128),
+        published(LAGC_CODE, lam=1, lac=1),
         published(
             f"{LAGC_CODE}: up to 40 epochs in each of two stages, which are the two halves here",
             epochs=80,
@@ -62,23 +64,24 @@ LAGC_CODE = "xiemk/SPML-LAC"
     $$\mathrm{LAC}=\mathrm{mean}_u\Bigl[\log\sum_{a\in A}e^{u\cdot a/T}
     -\mathrm{mean}_{a\in P}\,u\cdot a/T\Bigr],$$
 
-    with $u$ the projected embeddings, of length 1, of the labels with $h=1$ in both views, $A$ the
-    other such embeddings of the batch and a queue of 512, $P$ those of the same class. $\tau$ is
-    0.6 in the first part, without LAC, and 0.9 in the second.
+    with $u$ the projected embeddings, of length 1, of the newest 512 labels with $h=1$, in both
+    views; those of the batch have a gradient. $A$ are the other such embeddings, $P$ those of the
+    same class. $\tau$ is 0.6 in the first stage, without LAC, and 0.9 in the second, which starts
+    from the best epoch of the first, with a new optimiser and rate schedule.
 
     **In the framework.** The first term is `an`; the others combine two views and many items, and
     do not fit.
 
-    **State and cost.** A queue of 512 embeddings of 128 numbers, and a projection. Two views double
-    the batch, and augmenting pictures one by one takes most of the time on a GPU. The query head
-    has about 151 million parameters on ResNet-50.
+    **State and cost.** A queue of 512 labels with two embeddings of 128 numbers, and a projection
+    of two layers. Two views double the batch, and augmenting pictures one by one takes most of the
+    time on a GPU. The query head has about 151 million parameters on ResNet-50.
 
-    **Differences.** The authors trained twice for up to 40 epochs, the second time from the best
-    epoch of the first; here one run has both parts, divided by `first`. The weights of the terms
-    are not published and are 1. There is no moving average of weights, and pictures are normalised.
-    RandAugment's number and magnitude (2 and 9) and the grey of the cut-out square are our choice.
-    An empty mask gives 0, the queue keeps the last of too many positives, and a batch without
-    positives gives 0: the released code fails in each case.
+    **Differences.** One run has both stages, divided by `first`, without early stopping, and the
+    best epoch of both counts. There is no moving average of weights, pictures are normalised, and
+    the backbone's first layers learn too. RandAugment's number and magnitude (2 and 9) and the grey
+    of the cut-out square are our choice. An empty mask gives 0, the queue drops its oldest labels
+    and keeps the last of too many, and a batch without positives gives 0: the released code fails
+    in each case. [The query head](#mime) encodes no positions and has no dropout.
     """,
     examples=["digits --method lagc --lr 1e-3 --head-lr 1"],
 )
@@ -92,12 +95,12 @@ class lagc(Method):  # noqa: N801  (methods are called by their names)
     Args:
         lam: weight of the consistency of two views.
         lac: weight of the contrastive loss.
-        first: share of the epochs in the first part, rounded to whole epochs.
-        tau: probability from which an unknown label is a pseudo-positive in the first part; below
+        first: share of the epochs in the first stage, rounded to whole epochs.
+        tau: probability from which an unknown label is a pseudo-positive in the first stage; below
             1 - tau it is a pseudo-negative.
-        tau_second: the same in the second part.
+        tau_second: the same in the second stage.
         temperature: temperature of the contrastive loss.
-        queue: number of past embeddings to compare with.
+        queue: number of labels, past ones and the batch's, over which that loss is averaged.
         size: size of the embeddings in the contrastive loss, a projection of the head's.
         eps: added to probabilities inside the log of AN; None is the exact log.
     """
@@ -122,7 +125,7 @@ class lagc(Method):  # noqa: N801  (methods are called by their names)
         super().__init__()
         self.lam, self.lac, self.first, self.tau, self.tau_second = lam, lac, first, tau, tau_second
         self.assume_negative, self.reduction = an(eps, reduction="none"), reduction
-        self.projection = nn.LazyLinear(size)
+        self.projection = Projection(size)
         self.queue = LabelQueue(size, queue, temperature)
 
     def prepare(self, features: Tensor) -> None:
@@ -131,7 +134,12 @@ class lagc(Method):  # noqa: N801  (methods are called by their names)
             raise ValueError(
                 "lagc compares embeddings of labels, which this head lacks; give --head query"
             )
-        self.projection(features[:1, :1].to(self.projection.weight.dtype))
+        self.projection.create(features)
+
+    def stage(self, epoch: int, epochs: int) -> tuple[int, int]:
+        """The first stage, then the second, which starts from the best epoch of the first."""
+        first = round(self.first * epochs)
+        return (first, epochs) if epoch > first else (0, first)
 
     def entries(self, logits: Tensor, context: Context) -> Tensor:
         """Loss of each entry; features are the embeddings of both views."""
@@ -143,8 +151,8 @@ class lagc(Method):  # noqa: N801  (methods are called by their names)
         present, sure = _pseudo_labels(context.logits, observed, tau)
         added = self.lam * _consistency(prepared(views, observed), present, sure)
         if second:
-            embeddings = self.projection(features.to(self.projection.weight.dtype))
-            added = added + self.lac * self.queue(embeddings, present.repeat(2, 1))
+            embeddings = torch.stack(self.projection(features).chunk(2))
+            added = added + self.lac * self.queue(embeddings, present)
         return self.assume_negative.entries(logits, context) + added
 
 

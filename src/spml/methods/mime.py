@@ -77,13 +77,15 @@ Rule = Literal["add", "ignore"]
     `rule=ignore` (its `mean_inverse_positives` comes from complete labels). They draw ten
     embeddings, in evaluation too, so their predictions are random; here one number is drawn, with
     the distribution of the mean of ten, and evaluation uses the mean. A pass covers all items,
-    without mirroring. Positions are not encoded and there is no dropout.
+    without mirroring. The backbone's first layers learn too. The query head encodes no positions,
+    so that a model fits pictures of any size, and has no dropout, so that an item's output depends
+    on nothing else.
 
     On digits the gain over `an` comes from the head: `an` with the same head is as good
     ([table](#on-digits)).
 
-    Its head on pictures is a transformer, which fails at high learning rates: [results on
-    VOC2012](reproduction.md#query-heads).
+    Its head is a transformer, which fails at high learning rates: [results on
+    VOC2012](reproduction.md#query-heads), recorded with an earlier structure of the head.
     """,
     examples=["digits --method mime --lr 1e-3 --head-lr 1"],
 )

@@ -31,6 +31,7 @@ from spml.train.device import Processes, Stop, described, device_name, synchroni
 from spml.train.display import Display, epoch_text, headline, result_lines
 from spml.train.loggers import RunLogger
 from spml.train.repair import repair
+from spml.train.stages import restart
 from spml.train.state import Checkpoints, Parts, Progress, WeightAverage, Writer, seed_all
 from spml.train.step import ADVICE, Step, Updater, optimizer_for, set_rates
 
@@ -94,10 +95,9 @@ class Training:
         parts = Parts(self.classifier, self.method, optimizers, device, self.average, plugin)
         self.checkpoints = Checkpoints(run, parts, self.writer, settings, started)
 
-        val = experiment.observed.take(experiment.val_rows)
         self.val_truth = experiment.validation_labels(settings.selection)
         self.train = Feed(job.labels, settings.size, cache=cache)
-        self.val = Feed(val, settings.size, cache=cache)
+        self.val = Feed(experiment.observed.take(experiment.val_rows), settings.size, cache=cache)
 
         self.precision = str(plugin.precision)
         forward = FastForward(
@@ -116,8 +116,8 @@ class Training:
         """Start or resume the run, train and test it; return the content of result.json."""
         settings, progress = self.settings, self.progress
         with self.stop, self.writer:
-            count, cached = self.processes.count, self.cache is not None
-            how = described(settings, self.fabric.device, self.precision, count, cached)
+            where = self.fabric.device, self.precision, self.processes.count
+            how = described(settings, *where, self.cache is not None)
             self.display.line(f"{headline(self.job.experiment, settings, self.job.options)}; {how}")
 
             last = self.checkpoints.restore(progress, self.display.line)
@@ -133,6 +133,8 @@ class Training:
             for epoch in range((last or 0) + 1, settings.epochs + 1):
                 if progress.has_dropped(settings.patience_drop):
                     break
+                if 0 < self.method.stage(epoch, settings.epochs)[0] == epoch - 1:
+                    restart(self)
                 self._train_epoch(epoch)
                 self._end_epoch(epoch)
                 self._validate(epoch, progress.within["line"])
@@ -178,6 +180,7 @@ class Training:
             progress.within = {"step": 0, "total": total, "skipped": 0, "left_out": 0}
         within = progress.within
         done = within["step"]
+        stage = self.method.stage(epoch, settings.epochs)
         self.model.train()
         items_done = sum(map(len, batches[:done]))
         self.display.begin(f"epoch {epoch}/{settings.epochs}", len(order), items_done)
@@ -186,8 +189,7 @@ class Training:
         shares = map(self.processes.share, batches[done:])
         for number, (items, _) in enumerate(self.train.batches(shares), start=done):
             rows = batches[number]
-            share_done = (epoch - 1 + number / len(batches)) / settings.epochs
-            set_rates(self.updater.optimizers, settings, share_done)
+            set_rates(self.updater.optimizers, settings, stage, epoch - 1 + number / len(batches))
             x = items.to(device, non_blocking=True)
             compute = partial(_batch_loss, self.step, self.job.labels, x, rows, epoch)
             loss = self.updater.update(compute, rows, f"epoch {epoch}, batch {number + 1}")

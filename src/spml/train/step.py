@@ -240,11 +240,17 @@ def one_cycle(done: float) -> float:
     return (1 + math.cos(math.pi * (done - WARMUP) / (1 - WARMUP))) / 2
 
 
-def set_rates(optimizers: list[Any], settings: Resolved, done: float) -> None:
-    """Set the rates after this share of training, as multiples of those they were built with."""
+def set_rates(
+    optimizers: list[Any], settings: Resolved, stage: tuple[int, int], epochs: float
+) -> None:
+    """Set the rates after that many epochs, as multiples of those they were built with.
+
+    The stage is that of the method: the epochs before it, and its last epoch.
+    """
     if settings.schedule == "constant":
         return
-    factor = one_cycle(done)
+    first, last = stage
+    factor = one_cycle((epochs - first) / (last - first))
     for group in (group for optimizer in optimizers for group in optimizer.param_groups):
         group["lr"] = group.setdefault("full_lr", group["lr"]) * factor
 

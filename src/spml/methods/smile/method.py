@@ -20,7 +20,7 @@ from spml.losses.metadata import (
     searched,
 )
 from spml.methods.parts.draws import EpochDraws
-from spml.methods.smile.image import ImageForm
+from spml.methods.smile.image import Contrast, ImageForm
 from spml.methods.smile.table import TableForm, feature_table
 
 ON_PICTURES = (
@@ -46,12 +46,12 @@ ON_PICTURES = (
     presets=[
         published(ON_PICTURES, lr=1e-5, optimizer="adam", alpha=0.1, beta=0.01, theta=0.01),
         published(ON_PICTURES, kl_embedding=1e-5, kl_beta=1e-5, warmup=2),
-        published(ON_PICTURES, "voc", batch_size=8, epochs=10, lam=0.1, head="query-normal:128"),
-        published(ON_PICTURES, "coco", batch_size=16, epochs=10, lam=0.01, head="query-normal:64"),
-        published(
-            ON_PICTURES, "nuswide", batch_size=16, epochs=10, lam=0.1, head="query-normal:128"
-        ),
-        published(ON_PICTURES, "cub", batch_size=8, epochs=20, lam=0.001, head="query-normal:128"),
+        published(ON_PICTURES, head_lr=1, frozen_norm=True, head="query"),
+        published(ON_PICTURES, queue=2048, queue_temperature=1, tau=0.9),
+        published(ON_PICTURES, "voc", batch_size=8, epochs=10, lam=0.1, size=128),
+        published(ON_PICTURES, "coco", batch_size=16, epochs=10, lam=0.01, size=64),
+        published(ON_PICTURES, "nuswide", batch_size=16, epochs=10, lam=0.1, size=128),
+        published(ON_PICTURES, "cub", batch_size=8, epochs=20, lam=0.001, size=128),
     ],
     notes=r"""
     **Idea.** A second model beside the classifier estimates $d$, the degree to which each label
@@ -70,29 +70,31 @@ ON_PICTURES = (
     On pictures, with $d\sim\mathrm{Beta}(a,b)$ from each label's embedding:
     $\mathrm{AN}(p)+\mathrm{AN}(d)$ in the first two epochs, then
 
-    $$\theta\,\mathrm{CE}(\bar d,p)+\alpha\,\mathrm{AN}(p)+\beta\,\mathrm{AN}(d)
+    $$\theta\,\mathrm{CE}(d,p)+\alpha\,\mathrm{AN}(p)+\beta\,\mathrm{AN}(d)
     +10^{-5}\,\mathrm{KL}_z+10^{-5}\,\mathrm{KL}_{\mathrm{Beta}}+\lambda\,\mathrm{LAC},$$
 
-    LAC being the contrastive loss of `lagc` over embeddings of observed labels. A known negative
-    has 0 as its target.
+    LAC being the contrastive loss of `lagc` with $T=1$, over two draws $z$ from a normal
+    distribution that two layers project from the embedding, not scaled, of the newest 2048 labels
+    that are observed or have $p\ge0.9$. A known negative has 0 as its target.
 
     **In the framework.** The whole method does not fit, since $d$ is not a function of $p$. The
     classifier's part on feature vectors is $\hat k=\mu d+(1-\mu)\pi_0$ and $v$ = `rate`.
 
     **State and cost.** On feature vectors the graph, 8 (k + 1) bytes per item, and the features; on
-    pictures two numbers for each class and embedding dimension, and a queue of 512 embeddings. The
-    query head has about 151 million parameters on ResNet-50.
+    pictures two numbers for each class and embedding dimension, a projection, and a queue of 2048
+    labels with two embeddings. The query head has about 151 million parameters on ResNet-50.
 
     **Differences.** The released code has feature vectors only; the form for pictures is that of
     MIME's author's repository. The released divergence has the wrong sign in its logs of gamma
     functions (`kl=released`); features are standardised here (`standardise=false` turns that off);
-    one Adam with two parameter groups replaces two optimisers; $d$ is detached in
-    $\mathrm{CE}(d,p)$ and the contrastive loss is over observed positives; both are our
-    interpretation. The warm-up's loss is about ten times as large as the later one, which keeps
-    Adam's steps small afterwards: on small data `warmup=0` trains much faster.
+    one Adam with two parameter groups replaces two optimisers. On pictures the logs are exact, the
+    backbone's first layers learn too, and [the query head](#mime) encodes no positions and has no
+    dropout. The warm-up's loss is about ten times as large as the later one,
+    which keeps Adam's steps small afterwards: on small data `warmup=0` trains much faster.
 
-    Its head on pictures is a transformer, which fails at high learning rates: [results on
-    VOC2012](reproduction.md#query-heads).
+    `--head query-normal:128 --set contrast=means --set detach=true --set tau=1` with `queue=512`
+    and `queue_temperature=0.5` is the form of the results recorded on
+    [VOC2012](reproduction.md#query-heads), under the head's earlier structure.
     """,
     examples=[
         "digits --method smile --lr 1e-3 --head-lr 1 --set warmup=0",
@@ -135,13 +137,20 @@ class smile(EpochDraws):  # noqa: N801  (methods are called by their names)
         kl_embedding: pictures: weight of the embeddings' divergence from the standard normal
             distribution.
         kl_beta: pictures: weight of d's divergence from the uniform distribution.
-        queue: pictures: number of past embeddings in the contrastive loss.
+        size: pictures: size of the embeddings in the contrastive loss, a projection of the head's.
+        tau: pictures: probability from which an unknown label enters the contrastive loss; 1 admits
+            observed labels only.
+        contrast: pictures: compare two "draws" of each embedding, not scaled, averaged over the
+            queue; or "means", scaled to length 1, averaged over the batch.
+        detach: pictures: whether the classifier's cross-entropy leaves d without a gradient.
+        queue: pictures: number of labels in the contrastive loss.
         queue_temperature: pictures: temperature of the contrastive loss.
-        sample: whether to sample d and, for pictures, the logit; otherwise use their means.
+        sample: whether to sample d and, for pictures, the embeddings and a query-normal head's
+            logit; otherwise use their means.
     """
 
     needs = frozenset({"items", "index", "features"})
-    head: ClassVar[str | None] = "query-normal:128"
+    head: ClassVar[str | None] = "query"
     form: TableForm | ImageForm
 
     def __init__(
@@ -164,8 +173,12 @@ class smile(EpochDraws):  # noqa: N801  (methods are called by their names)
         lam: float = 0.1,
         kl_embedding: float = 1e-5,
         kl_beta: float = 1e-5,
-        queue: Count0 = 512,
-        queue_temperature: Above0 = 0.5,
+        size: Count1 = 128,
+        tau: Share = 0.9,
+        contrast: Contrast = "draws",
+        detach: bool = False,
+        queue: Count0 = 2048,
+        queue_temperature: Above0 = 1.0,
         sample: bool = True,
         reduction: Reduction = "mean",
         *,
@@ -179,13 +192,15 @@ class smile(EpochDraws):  # noqa: N801  (methods are called by their names)
         self.temperature, self.kl, self.own_lr = temperature, kl, own_lr
         self.warmup, self.alpha, self.beta, self.theta, self.lam = warmup, alpha, beta, theta, lam
         self.kl_embedding, self.kl_beta = kl_embedding, kl_beta
+        self.least = torch.logit(torch.tensor(tau, dtype=torch.float64)).item()  # inf for tau = 1
+        self.detach = detach
         self.sample, self.reduction = sample, reduction
         x = _features(observed) if x is None else x
         if x is not None:
             self.needs = frozenset({"items", "index"})
             self.form = TableForm(feature_table(x, items), k, standardise, classes)
         else:
-            self.form = ImageForm(queue, queue_temperature)
+            self.form = ImageForm(size, queue, queue_temperature, contrast)
 
     @classmethod
     def memory(cls, items: int, classes: int, **options: Any) -> int:
@@ -195,7 +210,7 @@ class smile(EpochDraws):  # noqa: N801  (methods are called by their names)
         return graph if x is None else graph + 4 * torch.as_tensor(x).numel()
 
     def prepare(self, features: Tensor) -> None:
-        """Pictures: reject features that are no normal embeddings; create layers of their size."""
+        """Pictures: reject features that are no embeddings; create layers of their size."""
         if isinstance(self.form, ImageForm):
             self.form.prepare(features)
 
