@@ -53,6 +53,13 @@ def test_a_recorded_command_with_a_removed_flag_still_trains_and_resumes(picture
     assert spml("report run") == 0
 
 
+@pytest.mark.parametrize(("flag", "frozen"), [("--frozen-norm", True), ("--no-frozen-norm", False)])
+def test_a_switch_that_takes_a_value_now_works_without_one(pictures, here, flag, frozen):
+    small = "--method an --backbone tiny --size 16 --epochs 1 --lr 0.001"
+    assert spml(f"train {pictures} {flag} {small} --out run --quiet") == 0
+    assert json.loads((here / "run/config.json").read_text())["frozen_norm"] is frozen
+
+
 @pytest.mark.parametrize("name", names())
 def test_set_help_lists_a_methods_options(name, capsys):
     assert main(["train", "digits", "--method", name, "--set", "help"]) == 0

@@ -102,6 +102,22 @@ def test_on_data_of_a_user_a_transformer_learns_no_faster_than_the_backbone(expl
     assert resolve(Settings(**explicit), experiment("voc")).head_lr == 10  # of the protocol
 
 
+@pytest.mark.parametrize(("method", "times"), [("smile", 1), ("lagc", 1), ("mime", 10), ("an", 10)])
+def test_on_the_benchmarks_the_head_learns_at_its_published_rate(method, times):
+    assert resolve(Settings(method=method), experiment("voc")).head_lr == times
+    assert resolve(Settings(method=method, head_lr=3.0), experiment("voc")).head_lr == 3
+
+
+@pytest.mark.parametrize("method", ["smile", "mime", "lagc", "gr"])
+def test_methods_that_were_published_with_frozen_batch_norm_freeze_pretrained_statistics(method):
+    frozen = method != "gr"
+    for data in ("voc", "mine.csv"):
+        assert resolve(Settings(method=method), experiment(data)).frozen_norm == frozen
+        assert not resolve(Settings(method=method, weights="none"), experiment(data)).frozen_norm
+        given = Settings(method=method, frozen_norm=not frozen)
+        assert resolve(given, experiment(data)).frozen_norm != frozen
+
+
 @pytest.mark.parametrize(
     ("method", "lr", "head_lr"), [("gr", 3e-3, 10), ("mime", 1e-3, 1), ("lagc", 1e-3, 1)]
 )
@@ -132,7 +148,7 @@ def test_arrays_keep_their_size_and_the_method_chooses_the_head():
     settings = resolve(Settings(method="boostlu"), own)
     has(settings, backbone="tf_efficientnet_lite0", size=8, head="boostlu", flip=True)
     assert resolve(Settings(method="boostlu", head="query"), own).head == "query"
-    assert resolve(Settings(method="smile"), own).head == "query-normal:128"
+    assert resolve(Settings(method="smile"), own).head == "query"
     assert resolve(Settings(method="smile"), VECTORS).head == "linear"
 
 

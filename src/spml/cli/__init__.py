@@ -24,7 +24,7 @@ import tyro
 
 from spml.errors import DataError, UserError
 from spml.machine import out_of_memory, started_first
-from spml.runs.settings import REMOVED_FLAGS
+from spml.runs.settings import FORMER_SWITCHES, REMOVED_FLAGS
 
 if TYPE_CHECKING:
     from spml.data import Experiment
@@ -143,10 +143,16 @@ def _print_completion(commands: dict[str, Callable[..., Any]], argv: Sequence[st
 
 
 def _without_removed(argv: Sequence[str]) -> list[str]:
-    """Leave out flags that were removed, so that recorded commands still run."""
+    """Leave out flags that were removed and complete switches, so that recorded commands run."""
     for flag in sorted(set(argv) & set(REMOVED_FLAGS)):
         log(f"{flag} has no effect any more; leave it out")
-    return [word for word in argv if word not in REMOVED_FLAGS]
+    words: list[str] = []
+    for word, following in zip(argv, [*argv[1:], ""], strict=True):
+        if word in FORMER_SWITCHES and following not in ("True", "False"):
+            words += FORMER_SWITCHES[word]
+        elif word not in REMOVED_FLAGS:
+            words.append(word)
+    return words
 
 
 def log(text: str) -> None:

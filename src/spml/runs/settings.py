@@ -89,7 +89,7 @@ class Settings:
     3e-3, features 2e-4."""
     head_lr: float | None = None
     """Head learning rate as a multiple of --lr.
-    Default: 10; 1 for a query head, except on the benchmarks."""
+    Default: 10; 1 for a query head, except on the benchmarks, where it is the published one."""
     linear_init: int = 0
     """Epochs of linear initialisation: train only the head, on frozen features. Published: 25."""
     linear_lr: float | None = None
@@ -106,8 +106,9 @@ class Settings:
     """Mirror training pictures at random. Default: yes for pictures, no for digits."""
     crop: float | None = None
     """Train on random crops of pictures, of at least this share of their area. Default: no crop."""
-    frozen_norm: bool = False
-    """Freeze the backbone's batch norm: its statistics, scale and shift stay as loaded."""
+    frozen_norm: bool | None = None
+    """Freeze the backbone's batch norm: its statistics, scale and shift stay as loaded.
+    Default: yes for pretrained weights with lagc, mime and smile."""
     ema: float = 0.0
     """Decay of the average of the weights that is validated, selected and tested; 0: no average."""
     seed: int = field(default=0, metadata=_SEED)
@@ -175,6 +176,7 @@ class Resolved(Settings):
     linear_batch_size: int
     flip: bool
     crop: float
+    frozen_norm: bool
     selection: Selection
     patience_drop: float
     precision: str
@@ -228,6 +230,11 @@ STUDIED = (Role.RESULT, Role.SEED)  # equal in the runs of a study
 FOREIGN = (Role.LOCATION, Role.PROVENANCE)  # mean nothing on another machine
 # Flags of settings that were removed; recorded commands may have them.
 REMOVED_FLAGS = ("--fused-norm", "--no-fused-norm")
+# Flags that had no value, and what they mean now.
+FORMER_SWITCHES = {
+    "--frozen-norm": ("--frozen-norm", "True"),
+    "--no-frozen-norm": ("--frozen-norm", "False"),
+}
 # The values of entries that config.json did not have before they were introduced.
 INTRODUCED: Config = {
     "head": "linear",

@@ -110,10 +110,13 @@ def resolve(settings: Settings, experiment: Experiment) -> Resolved:
         named = values["method"] != AUTO
         own = losses.head(values["method"], pictures=not vectors) if named else None
         values["head"] = own or "linear"
-    _fill(values, vars(data_defaults(experiment, values["head"])))
+    rate, frozen = losses.published_training(values["method"], experiment.name)
+    _fill(values, vars(data_defaults(experiment, values["head"])) | rate)
     if settings.weights is None and values["backbone"] in ("tiny", "linear"):
         values["weights"] = "none"  # there are no pretrained ones
-    _fill(values, {"selection": "complete" if experiment.validates_completely else "observed"})
+    selection = "complete" if experiment.validates_completely else "observed"
+    frozen = frozen and values["weights"] != "none"
+    _fill(values, {"selection": selection, "frozen_norm": frozen})
 
     _check_values(values, experiment)
     if vectors:
