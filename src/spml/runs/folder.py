@@ -172,8 +172,8 @@ class RunFolder:
                 with replacing(target) as beside:
                     shutil.copyfile(source, beside)
         changes = read_json(self.path / names.CONFIG).get(settings.CHANGED)
-        kept = {} if changes is None else {settings.CHANGED: changes}
-        self.write_config({**config, **kept})
+        entry = {} if changes is None else {settings.CHANGED: changes}
+        self.write_config({**config, **entry})
         for candidate in (self.path / names.RACE_FOLDER).glob("*"):
             shutil.rmtree(candidate / BEST, ignore_errors=True)
             (candidate / names.CHECKPOINT).unlink(missing_ok=True)
