@@ -53,6 +53,23 @@ class ChosenIn:
 
 
 @dataclass(frozen=True)
+class HeadRates:
+    """Rates of the backbone, each with multiples of it for the head."""
+
+    rates: tuple[float, ...]
+    times: tuple[float, ...]
+
+    def trials(self, plan: Plan, case: Case, outcomes: Outcomes) -> tuple[list[Run], bool]:
+        """Return all trials, with the row's own options."""
+        pairs = [(rate, times) for rate in self.rates for times in self.times]
+        trials = [
+            plan.run(case, "trial", plan.trial_seed, {}, lr=rate, head_lr=times)
+            for rate, times in pairs
+        ]
+        return trials, True
+
+
+@dataclass(frozen=True)
 class Setup:
     """The recorded runs on a benchmark.
 

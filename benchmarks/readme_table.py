@@ -40,7 +40,8 @@ def _at_one_rate(known: Recorded) -> str:
     return (
         f" Not listed: {' and '.join(f'`{method}`' for method in slower)}, whose transformers"
         " fail where all heads learn ten times as fast as the backbone, as here; at one rate"
-        f" for both {figures} ([more](docs/reproduction.md#query-heads))."
+        f" for both {figures}, with an earlier structure of the head"
+        " ([more](docs/reproduction.md#query-heads))."
     )
 
 

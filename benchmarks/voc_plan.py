@@ -15,7 +15,18 @@ from __future__ import annotations
 from typing import Any
 
 from budget import Budget
-from plans import FRESH, HERE, LITE0, LR, Setup, ablation, command_line, comparison
+from plans import (
+    FRESH,
+    HERE,
+    LITE0,
+    LR,
+    RATES,
+    HeadRates,
+    Setup,
+    ablation,
+    command_line,
+    comparison,
+)
 
 from spml.analysis.sensitivity import STUDIES, Study
 from spml.bench.plan import Case, Plan
@@ -65,6 +76,23 @@ QUERY_HEADS: dict[str, tuple[str, dict[str, Any]]] = {
     "an with a query head at one rate": ("an", {"head": "query", "head_lr": 1.0}),
     "gr with a query head at one rate": ("gr", {"head": "query", "head_lr": 1.0}),
 }
+# the same methods with the released head, each with as many trials over rates for a transformer
+TUNED_HEADS = "query heads, tuned"
+HEAD_RATES = HeadRates((2e-5, LR, 1e-4), (0.3, 1.0, 3.0))
+RELEASED = {**COMMON, "frozen_norm": True}
+LAGC = {
+    **{"optimizer": "adamw", "weight_decay": 1e-2, "schedule": "one-cycle"},
+    **{"batch_size": 32, "epochs": 16},  # two stages, each as long as the other runs
+}
+QUERY_ROWS = (
+    Case("gr", "gr", settings={"head": "query"}),
+    Case("an", "an", settings={"head": "query"}),
+    Case("smile", "smile"),
+    Case("mime", "mime", settings={"optimizer": "adamax"}),
+    Case("lagc", "lagc", settings=LAGC),
+)
+# the published recipe: one rate for the classifier, ten times that for the labels
+ROLE = Case("role", "role", {"label_lr": 10.0}, {"head_lr": 1.0})
 # from random weights, 5e-5 would hardly change anything in eight epochs
 RANDOM = {"weights": "none", "lr": 5e-4}
 BACKBONES: dict[str, dict[str, Any]] = {
@@ -117,6 +145,8 @@ def plans(pixels: str) -> list[Plan]:
         *(Plan(f"pixels, {name}", data, _pixels(name), FRESH, AT_LR) for name in ("an", "gr")),
         comparison(data, COMMON),
         Plan("query heads", data, _query_heads(), (0,), AT_LR),
+        Plan(TUNED_HEADS, data, QUERY_ROWS, FRESH, RELEASED, HEAD_RATES),
+        Plan("role, tuned", data, (ROLE,), FRESH, COMMON, RATES),
         ablation(data, COMMON),
         Plan(
             "switches",
