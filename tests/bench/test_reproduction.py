@@ -15,6 +15,7 @@ from spml.bench.plan import Case, Plan
 from spml.cli import main
 from spml.cli.commands.train import Train
 from spml.cli.set_options import parse_options
+from spml.train import Settings, fit
 from spml.train.resolve import method_options
 from tests.conftest import edit, stored
 
@@ -58,6 +59,8 @@ def test_the_table_of_the_readme_matches_the_recorded_runs(reproduction):
         "run python benchmarks/reproduction.py"
     )
     assert "| `gr` | " in page and "not run yet" not in page
+    # their rows of Table B "say little about the methods", as docs/reproduction.md has it
+    assert "| `smile` | " not in page and "| `mime` | " not in page
 
 
 def test_the_sensitivity_figure_uses_one_learning_rate_and_no_trials():
@@ -273,6 +276,25 @@ def test_runs_of_two_tables_are_trained_once_and_final_runs_are_added(
     assert "| gr | 40.00 | 87.44 | -47.44 |" in plans.beside_reference(
         every[0], store, voc_plan.REFERENCE
     )
+
+
+TINY = {"backbone": "tiny", "weights": "none", "size": None, "epochs": 2, "batch_size": 64}
+
+
+def test_the_runs_with_rates_for_transformers_are_new_and_each_row_trains(
+    voc_plan, scenes, tmp_path
+):
+    recorded = {path.stem for path in voc_plan.VOC.results.glob("*.json")}
+    tables = {plan.table: plan for plan in voc_plan.plans("jpeg88-448")}
+    for plan in (tables[voc_plan.TUNED_HEADS], tables["role, tuned"]):
+        trials = plan.runs(lambda run_id: None)
+        assert len({run.id for run in trials} - recorded) == 6 * len(plan.cases)
+        for case in plan.cases:
+            run = plan.run(case, "trial", 0, {}, **TINY)
+            settings = Settings(method=run.method, accelerator="cpu", **run.settings)
+            result = fit(scenes, settings, tmp_path / run.id, options=run.options, quiet=True)
+            head = "linear" if run.method == "role" else "query"
+            assert result["test_map"] > 0 and result["head"].startswith(head)
 
 
 def test_the_plan_is_written_without_data_or_device(voc_plan, tmp_path, monkeypatch, capsys):

@@ -114,8 +114,8 @@ def test_methods_that_were_published_with_frozen_batch_norm_freeze_pretrained_st
     for data in ("voc", "mine.csv"):
         assert resolve(Settings(method=method), experiment(data)).frozen_norm == frozen
         assert not resolve(Settings(method=method, weights="none"), experiment(data)).frozen_norm
-        given = Settings(method=method, frozen_norm=not frozen)
-        assert resolve(given, experiment(data)).frozen_norm != frozen
+        other = Settings(method=method, frozen_norm=not frozen)
+        assert resolve(other, experiment(data)).frozen_norm != frozen
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,6 @@ from spml.train.device import Processes, Stop, described, device_name, synchroni
 from spml.train.display import Display, epoch_text, headline, result_lines
 from spml.train.loggers import RunLogger
 from spml.train.repair import repair
-from spml.train.stages import restart
 from spml.train.state import Checkpoints, Parts, Progress, WeightAverage, Writer, seed_all
 from spml.train.step import ADVICE, Step, Updater, optimizer_for, set_rates
 
@@ -134,7 +133,7 @@ class Training:
                 if progress.has_dropped(settings.patience_drop):
                     break
                 if 0 < self.method.stage(epoch, settings.epochs)[0] == epoch - 1:
-                    restart(self)
+                    self.checkpoints.restart(progress, self.processes, self.display.line)
                 self._train_epoch(epoch)
                 self._end_epoch(epoch)
                 self._validate(epoch, progress.within["line"])

@@ -17,9 +17,10 @@ from spml.errors import UserError
 from spml.keyed import key
 from spml.losses import Method
 from spml.machine import out_of_memory
-from spml.model import Classifier
+from spml.model import Classifier, load_model
 from spml.runs.folder import RunFolder
 from spml.runs.settings import Resolved
+from spml.train.device import Processes
 
 
 class WeightAverage:
@@ -197,6 +198,29 @@ class Checkpoints:
             state = progress.state(finished, self.parts, self.saved - self.started)
             self.writer.do(self.run.save_checkpoint, self.writer.copy(state), self.sound)
             self.sound = True
+
+    def restart(
+        self, progress: Progress, processes: Processes, report: Callable[[str], None]
+    ) -> None:
+        """Load the best model, and forget what optimisers and weight average have seen.
+
+        The rates become those that the optimisers were built with. Nothing changes if no epoch
+        could be selected yet.
+        """
+        if not progress.best or progress.within:  # an interrupted epoch has restarted already
+            return
+        self.writer.wait()
+        processes.wait()  # until rank 0 has written the model
+        parts = self.parts
+        parts.classifier.load_state_dict(load_model(self.run.best)[0].state_dict())
+        for optimizer in parts.optimizers:
+            state = optimizer.state_dict()
+            for group in state["param_groups"]:
+                group["lr"] = group.pop("full_lr", group["lr"])
+            optimizer.load_state_dict({**state, "state": {}})
+        if parts.average is not None:
+            parts.average.restart()
+        report(f"next stage from epoch {progress.best['epoch']}, the best so far")
 
     def restore(self, progress: Progress, report: Callable[[str], None]) -> int | None:
         """Restore a checkpoint; return the last finished epoch, or None without a checkpoint.

@@ -74,11 +74,11 @@ class LabelQueue(nn.Module):
             old = self.embeddings.to(new.dtype).flatten(0, 1)
             views = len(embeddings)
             present = positive.flatten()[chosen]
-            kept = self.classes >= 0
+            filled = self.classes >= 0
             if self.whole:  # the oldest entries leave before those of the batch enter
-                kept = kept & (torch.arange(self.size, device=kept.device) >= present.sum())
+                filled = filled & (torch.arange(self.size, device=filled.device) >= present.sum())
             new_class = torch.where(present, chosen % positive.shape[1], EMPTY).repeat(views)
-            old_class = torch.where(kept, self.classes, EMPTY).repeat_interleave(views)
+            old_class = torch.where(filled, self.classes, EMPTY).repeat_interleave(views)
 
             near = new @ torch.cat([new, old]).T / self.temperature
             both = torch.cat([new_class, old_class])
