@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import csv
 import io
-import shlex
 import zlib
 from dataclasses import replace
 from pathlib import Path
@@ -12,33 +11,21 @@ import pytest
 import torch
 from PIL import Image
 
-from spml.cli import main
 from spml.model import Classifier, ModelInfo, save_model
 from spml.model.store import read_info
-from tests.conftest import edit
+from tests.conftest import edit, spml
 
-TRAIN = shlex.split("--backbone tiny --size 16 --epochs 1 --accelerator cpu --quiet")
 PICTURES = {"kind": "pictures", "size": 16, "upright": True, "features": None}
 NAMES = ["red", "green", "blue"]
-
-
-def cli(line: str, *values) -> int:
-    """Run a command; each {} in the line stands for a value, or for the words of a list."""
-    rest, words = iter(values), []
-    for word in shlex.split(line):
-        value = next(rest) if word == "{}" else word
-        words += map(str, value) if isinstance(value, list) else [str(value)]
-    assert not list(rest)
-    return main(words)
 
 
 @pytest.fixture
 def refused(capsys):
     """Run a command that ends with exit code 2 and one line, and return the line."""
 
-    def run(line, *values):
+    def run(line):
         capsys.readouterr()
-        assert cli(line, *values) == 2
+        assert spml(line) == 2
         error = capsys.readouterr().err
         assert error.count("\n") == 1, error
         return error

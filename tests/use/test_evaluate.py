@@ -7,13 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spml.cli import main
 from spml.errors import UserError
 from spml.model.store import read_info
 from spml.use.calibrate.calibrate import calibrate
 from spml.use.evaluate import assess, run_data, run_split
-from tests.conftest import edit
-from tests.use.conftest import NAMES, TRAIN, cli, observe_only, with_noise
+from tests.conftest import TINY, edit, spml
+from tests.use.conftest import NAMES, observe_only, with_noise
 
 
 def test_evaluation_repeats_the_runs_own_figures(run):
@@ -44,7 +43,7 @@ def test_a_completely_labelled_test_split_of_user_data_has_all_metrics(
         cells = ["1" if name == label else absent for name in NAMES]
         wide.append(",".join([image, *cells, split]))
     Path("wide.csv").write_text("\n".join(wide) + "\n")
-    assert cli("train wide.csv {} --out run", TRAIN) == 0
+    assert spml(f"train wide.csv {TINY} --out run") == 0
     result = json.loads(Path("run/result.json").read_text())
     assert assess(Path("run"), "test")["metrics"]["map"] == pytest.approx(result["test_map"])
 
@@ -81,14 +80,14 @@ def test_eval_prints_estimates_with_ranges(run, monkeypatch, capsys):
     assert estimate["low"] <= estimate["value"] <= estimate["high"] <= 100
     names = {"macro_f1", "micro_precision", "micro_recall", "positives_per_item"}
     assert names <= set(evaluation["estimates"])
-    assert main(["eval", str(run), "--split", "val"]) == 0
+    assert spml(f"eval {run} --split val") == 0
     assert f"{estimate['low']:.4f} to {estimate['high']:.4f}" in capsys.readouterr().out
     items = evaluation["items"]
     monkeypatch.setattr("spml.use.evaluate.FEWEST_ITEMS", items)
     assert "estimates" in assess(run, "val")
     monkeypatch.setattr("spml.use.evaluate.FEWEST_ITEMS", items + 1)
     assert "estimates" not in assess(run, "val")  # ranges of so few items would be far too small
-    assert main(["eval", str(run), "--split", "val"]) == 0
+    assert spml(f"eval {run} --split val") == 0
     message = f"{items} items have a positive, and a range needs {items + 1}"
     assert message in capsys.readouterr().err
     monkeypatch.undo()

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 import torch
 
-from spml.cli import main
 from spml.errors import UserError
 from spml.metrics import threshold_metrics
 from spml.model.store import read_info, write_info
@@ -13,8 +12,8 @@ from spml.train import fit
 from spml.use.calibrate.calibrate import calibrate, undo
 from spml.use.calibrate.fit import Target, thresholds
 from spml.use.evaluate import assess
-from tests.conftest import edit
-from tests.use.conftest import change, cli, scores_file, with_noise, written
+from tests.conftest import edit, spml
+from tests.use.conftest import change, scores_file, with_noise, written
 
 
 def scramble(run):
@@ -143,13 +142,13 @@ def test_thresholds_alone_tag_as_with_calibrated_probabilities(run):
 
 
 def test_the_command_shows_classes_ranges_and_where_it_was_written(run, capsys):
-    assert main(["calibrate", str(run), "--labels", "observed"]) == 0
+    assert spml(f"calibrate {run} --labels observed") == 0
     out = capsys.readouterr().out
     assert "no other label was read" in out and "nine" in out and "macro-F1" in out and "±" in out
     assert "give --positives-per-item if you know it" in out
-    assert main(["calibrate", str(run), "--labels", "observed", "--positives-per-item", "1.5"]) == 0
+    assert spml(f"calibrate {run} --labels observed --positives-per-item 1.5") == 0
     assert "(as given)" in (out := capsys.readouterr().out) and "if you know them" not in out
-    assert main(["calibrate", str(run), "--undo"]) == 0
+    assert spml(f"calibrate {run} --undo") == 0
 
 
 def test_features_are_calibrated_too(tmp_path, monkeypatch):
@@ -160,8 +159,8 @@ def test_features_are_calibrated_too(tmp_path, monkeypatch):
     x = (y @ rng.normal(0, 2, (3, 5)) + rng.normal(0, 1, (200, 5))).astype(np.float32)
     labels = np.where(y, 1, -1).astype(np.int8)
     np.savez("x.npz", x=x, labels=labels, classes=np.array(["a", "b", "c"]))
-    assert cli("train x.npz --labels complete --epochs 2 --quiet --out run") == 0
-    assert cli("calibrate run --labels observed") == 0
+    assert spml("train x.npz --labels complete --epochs 2 --quiet --out run") == 0
+    assert spml("calibrate run --labels observed") == 0
     assert torch.isfinite(read_info(tmp_path / "run").calibrate()(torch.zeros(1, 3))).all()
 
 

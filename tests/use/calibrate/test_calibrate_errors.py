@@ -45,15 +45,15 @@ def test_changed_data_are_not_used_as_the_runs_data(run, changed):
 
 
 def test_runs_that_cannot_be_calibrated_are_reported_in_one_line(run, tmp_path, refused):
-    def line(*words, at=run):
-        return refused("calibrate {} {}", at, list(words))
+    def line(words="", at=run):
+        return refused(f"calibrate {at} {words}")
 
     assert "is not a folder" in line(at=tmp_path / "none")
-    assert "--aim f3" in line("--aim", "f3")
-    assert "--seed must not be negative" in line("--seed", "-1")
-    assert "--batch-size must be above 0" in line("--batch-size", "0")
-    assert "complete labels determine it" in line("--positives-per-item", "2")
-    many = line("--positives-per-item", "50", "--labels", "observed")
+    assert "--aim f3" in line("--aim f3")
+    assert "--seed must not be negative" in line("--seed -1")
+    assert "--batch-size must be above 0" in line("--batch-size 0")
+    assert "complete labels determine it" in line("--positives-per-item 2")
+    many = line("--positives-per-item 50 --labels observed")
     assert "from 1 to the number of classes" in many
     model = (run / "best" / "model.json").read_text()
     edit(run / "best" / "model.json", classes=list("abcdefghij"))

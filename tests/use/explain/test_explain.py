@@ -6,13 +6,12 @@ import pytest
 import torch
 from PIL import Image
 
-from spml.cli import main
 from spml.errors import UserError
 from spml.model import Classifier, load_model
 from spml.use.explain.class_maps import enlarged, from_threshold, full_colour, meaning, rounded
 from spml.use.explain.explain import class_maps, explain, explain_worst, rank_mistakes
-from tests.conftest import edit, noise
-from tests.use.conftest import TRAIN, cli, huge_png
+from tests.conftest import TINY, edit, noise, spml
+from tests.use.conftest import huge_png
 
 
 @pytest.mark.parametrize("head", ["linear", "boostlu"])
@@ -132,10 +131,10 @@ def test_names_are_text_on_the_page(make_model, photo, tmp_path):
 
 def test_named_classes_are_shown_and_unknown_ones_refused(make_model, photo, tmp_path, refused):
     folder = make_model(classes=["red", "a, b"])
-    assert cli("explain {} {} --out {} --classes 'a, b'", folder, photo, tmp_path / "m") == 0
+    assert spml(f"explain {folder} {photo} --out {tmp_path}/m --classes 'a, b'") == 0
     names = {path.name for path in (tmp_path / "m").iterdir()}
     assert names == {"0001-3-a_b.png", "0001-3.png", "index.html"}
-    error = refused("explain {} {} --out {} --classes red,rad", folder, photo, tmp_path / "n")
+    error = refused(f"explain {folder} {photo} --out {tmp_path}/n --classes red,rad")
     assert "no class 'rad'; did you mean 'red'?" in error
     assert not (tmp_path / "n").exists()
 
@@ -157,7 +156,7 @@ def test_bad_pictures_are_reported_and_the_others_drawn(make_model, tmp_path, ca
     (tmp_path / "text.jpg").write_text("no picture")
     (tmp_path / "huge.png").write_bytes(huge_png())
     inputs = [str(tmp_path / name) for name in ("text.jpg", "huge.png", "gone.jpg", "one.png")]
-    assert main(["explain", str(make_model()), *inputs, "--out", str(tmp_path / "m")]) == 2
+    assert spml(f"explain {make_model()} {' '.join(inputs)} --out {tmp_path}/m") == 2
     error = capsys.readouterr().err
     assert error.count("left out") == 3 and "3 could not be read" in error and "megapixels" in error
     assert (tmp_path / "m" / "0001-one.png").exists()
@@ -221,9 +220,9 @@ def test_the_worst_mistakes_of_a_run(finished, scenes, tmp_path, split):
 def test_pictures_or_worst_but_not_both(finished, tmp_path, monkeypatch, refused):
     monkeypatch.chdir(tmp_path)
     for words in ("", "a.jpg --worst 3"):
-        assert "give pictures, or --worst N" in refused(f"explain {{}} {words}", finished)
-    assert "--worst must be above 0" in refused("explain {} --worst 0", finished)
-    assert "--top must be above 0" in refused("explain {} a.jpg --top 0", finished)
+        assert "give pictures, or --worst N" in refused(f"explain {finished} {words}")
+    assert "--worst must be above 0" in refused(f"explain {finished} --worst 0")
+    assert "--top must be above 0" in refused(f"explain {finished} a.jpg --top 0")
     (tmp_path / "half").mkdir()
     assert "no model here" in refused("explain half a.jpg")
     assert [path.name for path in tmp_path.iterdir()] == ["half"]
@@ -233,11 +232,11 @@ def test_missing_pictures_are_reported_and_observed_labels_give_only_missed_ones
     pictures, tmp_path, monkeypatch, capsys, refused
 ):
     monkeypatch.chdir(pictures.parent)
-    assert cli("train {} {} --out run", pictures, TRAIN) == 0
+    assert spml(f"train {pictures} {TINY} --out run") == 0
     description = Path("run/best/model.json")
     edit(description, thresholds=[0.999] * 3)
     Path("photos/9.png").unlink()
-    assert cli("explain run --worst 9 --out worst") == 2
+    assert spml("explain run --worst 9 --out worst") == 2
     error = capsys.readouterr().err
     assert error.count("photos/9.png") == 1 and "1 could not be read" in error
     page = Path("worst/index.html").read_text()
@@ -246,6 +245,6 @@ def test_missing_pictures_are_reported_and_observed_labels_give_only_missed_ones
     assert "no mistakes on val" in refused("explain run --worst 9 --split val --out none")
     assert not Path("none").exists()
     Path("photos").rename("elsewhere")
-    assert cli("explain run --worst 9 --split val --out none") == 2
+    assert spml("explain run --worst 9 --split val --out none") == 2
     message = "pictures could be read; nothing was written. give their folder with --root\n"
     assert capsys.readouterr().err.endswith(message)

@@ -11,14 +11,14 @@ import torch
 from PIL import Image, ImageOps
 
 import spml
-from spml.cli import main
 from spml.data.images.decode import decode, resize
 from spml.errors import UserError
 from spml.model import load_model
 from spml.use.export import export as module
 from spml.use.export.export import EXTRA_FILE, Portable, exact_resize, export, verify
 from spml.use.predict.predict import predict
-from tests.use.conftest import cli, write_model
+from tests.conftest import spml as command
+from tests.use.conftest import write_model
 
 PAGE = Path(__file__).parents[3] / "docs" / "export.md"
 CURVED = [[[-1, 0, 2], [-3, 0.5, 1]], [[0, 1], [0, 2]], [[0, 1], [0, 1]]]
@@ -46,7 +46,7 @@ def exported(tmp_path_factory):
     folder = tmp_path_factory.mktemp("exported")
     how = {"thresholds": [0.5, 0.0, 1.0], "training": {"method": "gr"}, "calibration": CURVED}
     model = write_model(folder / "model", **how)
-    assert cli("export {} --out {}", model, folder / "photos.onnx") == 0
+    assert command(f"export {model} --out {folder}/photos.onnx") == 0
     return folder
 
 
@@ -119,7 +119,7 @@ def test_a_model_of_features_can_be_exported(make_model, tmp_path):
 
 
 def test_a_torch_program_agrees_with_the_model(exported, tmp_path):
-    assert main(["export", str(exported / "model"), "--out", str(tmp_path / "m.pt2")]) == 0
+    assert command(f"export {exported}/model --out {tmp_path}/m.pt2") == 0
     files = {EXTRA_FILE: ""}
     program = torch.export.load(tmp_path / "m.pt2", extra_files=files).module()
     x = torch.randint(0, 256, (3, 21, 34, 3), dtype=torch.uint8)
@@ -150,7 +150,7 @@ def test_a_file_that_differs_from_the_model_is_not_written(
     monkeypatch.setattr(Portable, "forward", off)
     (tmp_path / name).write_text("mine")
     before = sorted(path.name for path in tmp_path.iterdir())
-    error = refused("export {} --out {} --overwrite", folder, tmp_path / name)
+    error = refused(f"export {folder} --out {tmp_path / name} --overwrite")
     assert "not written, as it differs from the model" in error
     assert sorted(path.name for path in tmp_path.iterdir()) == before
     assert (tmp_path / name).read_text() == "mine"
@@ -173,7 +173,7 @@ def test_nan_and_failing_runs_count_as_differences(make_model, tmp_path):
 
 def test_export_errors_are_one_line(make_model, tmp_path, monkeypatch, refused):
     monkeypatch.setattr(module, "exact_resize", lambda x, size: x.cpu().numpy())
-    error = refused("export {} --out {}", make_model(), tmp_path / "m.onnx")
+    error = refused(f"export {make_model()} --out {tmp_path}/m.onnx")
     assert "tiny cannot be exported as onnx" in error
     assert not (tmp_path / "m.onnx").exists()
 
@@ -181,7 +181,7 @@ def test_export_errors_are_one_line(make_model, tmp_path, monkeypatch, refused):
 @pytest.mark.parametrize("missing", ["onnx", "onnxscript", "onnxruntime"])
 def test_a_missing_extra_is_named(make_model, tmp_path, monkeypatch, refused, missing):
     monkeypatch.setitem(sys.modules, missing, None)  # an import of it then fails
-    error = refused("export {} --out {}", make_model(), tmp_path / "m.onnx")
+    error = refused(f"export {make_model()} --out {tmp_path}/m.onnx")
     assert f"{missing} is not installed" in error and "pip install -e '.[export]'" in error
 
 
@@ -195,7 +195,7 @@ def test_existing_files_and_wrong_suffixes_are_refused(make_model, tmp_path, mon
         "--out m.pt2 --format onnx": "ends in .onnx",
         "--out m.onnx --format torch": "ends in .pt2",
     }.items():
-        assert message in refused(f"export {{}} {words}", folder)
+        assert message in refused(f"export {folder} {words}")
     assert "nowhere" in refused("export nowhere --out m.onnx")
     assert Path("model.onnx").read_text() == "mine"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "model.onnx"]
@@ -212,7 +212,7 @@ def test_the_command_prints_the_largest_difference(
         return worst
 
     monkeypatch.setattr("spml.use.export.export.export", export)
-    assert main(["export", str(make_model()), "--out", str(tmp_path / "m.onnx")]) == 0
+    assert command(f"export {make_model()} --out {tmp_path}/m.onnx") == 0
     assert f"probabilities {words}" in capsys.readouterr().out
 
 

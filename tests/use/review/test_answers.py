@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from spml.cli import main
 from spml.data import LabelTable, SparseLabels, load, read
 from spml.errors import DataError, UserError
 from spml.use.review.answers import merge, read_answers, training_words, with_answers
-from tests.use.conftest import TRAIN, cli
+from tests.conftest import TINY, spml
 
 HEAD = "image,class,answer\n"
 
@@ -28,7 +27,7 @@ def photos(tmp_path_factory):
         split = "train" if i < 8 else ("val", "test")[i % 2]
         rows.append(f"photos/{i}.png,{name},{absent},{split}")
     (folder / "photos.csv").write_text("\n".join(rows) + "\n")
-    assert main(["train", str(folder / "photos.csv"), *TRAIN, "--out", str(folder / "run")]) == 0
+    assert spml(f"train {folder}/photos.csv {TINY} --out {folder}/run") == 0
     return folder
 
 
@@ -71,7 +70,7 @@ def test_the_new_table_has_labels_and_answers_and_trains(photos, tmp_path, capsy
     file = answers(tmp_path, *lines.split())
     out = tmp_path / "new" / "labels.csv"
     (photos / "run" / "best" / "model.safetensors").unlink()  # labels and answers need no weights
-    assert main(["review", str(photos / "run"), "--answers", str(file), "--out", str(out)]) == 0
+    assert spml(f"review {photos}/run --answers {file} --out {out}") == 0
     output = capsys.readouterr().out
     assert "2 labels and 1 known negatives added, 1 were known" in output
     assert f"spml train {out}" in output
@@ -90,8 +89,8 @@ def test_the_new_table_has_labels_and_answers_and_trains(photos, tmp_path, capsy
             assert here == (photos / old[split].items[row]).resolve() and here.is_file()
     assert out.read_text().splitlines()[0] == "image,label,negative,split"
     assert new["train"].rows([0])[0, place["green"]] == -1
-    assert main(["train", str(out), *TRAIN, "--out", str(tmp_path / "again")]) == 0
-    assert main(["review", str(tmp_path / "again"), "--out", str(tmp_path / "list")]) == 0
+    assert spml(f"train {out} {TINY} --out {tmp_path}/again") == 0
+    assert spml(f"review {tmp_path}/again --out {tmp_path}/list") == 0
 
 
 def test_the_new_table_finds_its_pictures_from_a_folder_that_is_a_link(photos, tmp_path):
@@ -105,11 +104,10 @@ def test_the_new_table_finds_its_pictures_from_a_folder_that_is_a_link(photos, t
 
 def test_classes_that_the_table_would_lose_are_written_beside_it(photos, tmp_path, capsys):
     (tmp_path / "classes.txt").write_text("red\ngreen\nblue\nviolet\n")
-    run = tmp_path / "run"
-    line = "train {} --classes {} {} --out {}"
-    assert cli(line, photos / "photos.csv", tmp_path / "classes.txt", TRAIN, run) == 0
+    run, classes = tmp_path / "run", tmp_path / "classes.txt"
+    assert spml(f"train {photos}/photos.csv --classes {classes} {TINY} --out {run}") == 0
     file = answers(tmp_path, "photos/2.png,red,1")
-    assert main(["review", str(run), "--answers", str(file)]) == 0
+    assert spml(f"review {run} --answers {file}") == 0
     line = capsys.readouterr().out.splitlines()[-1]
     named = f"{tmp_path / 'labels.csv'} --classes {tmp_path / 'labels.classes.txt'} --method"
     assert line.startswith(f"train with: spml train {named}")
@@ -129,9 +127,7 @@ def test_the_command_that_trains_again_has_the_settings_of_the_run():
     assert training_words({"command": "spml train x.csv --out run --no-flip"}) == ["--no-flip"]
 
 
-@pytest.mark.parametrize(
-    "more", [[], ["--root", "."], ["--labels", "complete"], ["--classes", "names.txt"]]
-)
+@pytest.mark.parametrize("more", ["", "--root .", "--labels complete", "--classes names.txt"])
 def test_a_test_file_is_named_again_or_written_to_the_table_if_it_needs_other_options(
     photos, tmp_path, capsys, monkeypatch, more
 ):
@@ -143,16 +139,15 @@ def test_a_test_file_is_named_again_or_written_to_the_table_if_it_needs_other_op
         lines = [",".join(row.split(",")[:2]) for row in rows[1:] if row.endswith(split)]
         (place / f"{split}.csv").write_text("\n".join(["image,label", *lines]) + "\n")
     Path("names.txt").write_text("red\ngreen\nblue\tBlau\n")
-    files = [place / f"{split}.csv" for split in ("train", "val", "test")]
-    line = "train {} --val {} --test {} {} {} --out {}"
-    assert cli(line, *files, more, TRAIN, tmp_path / "run") == 0
+    files = f"{place}/train.csv --val {place}/val.csv --test {place}/test.csv"
+    assert spml(f"train {files} {more} {TINY} --out {tmp_path}/run") == 0
     name = "Blau" if "--classes" in more else "blue"
     file = answers(tmp_path, f"photos/10.png,{name},-1")
     capsys.readouterr()
-    assert main(["review", str(tmp_path / "run"), "--answers", str(file)]) == 0
-    arguments = shlex.split(capsys.readouterr().out.splitlines()[-1].removeprefix("train with: "))
-    assert arguments[:2] == ["spml", "train"] and ("--test" in arguments) == (not more)
-    assert main([*arguments[1:], "--quiet", "--out", str(tmp_path / "again")]) == 0
+    assert spml(f"review {tmp_path}/run --answers {file}") == 0
+    command = capsys.readouterr().out.splitlines()[-1].removeprefix("train with: spml ")
+    assert command.startswith("train ") and (" --test " in command) == (not more)
+    assert spml(f"{command} --quiet --out {tmp_path}/again") == 0
     before, after = (np.load(tmp_path / name / "labels.npz") for name in ("run", "again"))
     order = [after["classes"].tolist().index(name) for name in before["classes"]]
     assert (after["test_truth"][:, order] == before["test_truth"]).all()
@@ -199,7 +194,7 @@ def test_a_wrong_answer_is_reported_with_its_line_and_nothing_is_written(
     file = answers(tmp_path, *(line and f"photos/{line}" for line in shlex.split(lines)))
     with pytest.raises(DataError, match=message):
         merge(photos / "run", file)
-    refused("review {} --answers {}", photos / "run", file)
+    refused(f"review {photos}/run --answers {file}")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["answers.csv"]
 
 

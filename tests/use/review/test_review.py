@@ -7,16 +7,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from spml.cli import main
 from spml.data import LabelTable, load
 from spml.errors import DataError, UserError
 from spml.model import load_model, save_model
 from spml.train import Settings, fit
 from spml.use.review.ranking import Suggestion
 from spml.use.review.review import NO_PICTURE, render, review
-from tests.conftest import contents, edit
+from tests.conftest import TINY, contents, edit, spml
 from tests.use import browser as chromium
-from tests.use.conftest import TRAIN, cli, rows
+from tests.use.conftest import rows
 
 needs_chromium = pytest.mark.skipif(
     chromium.executable() is None, reason="no chromium is installed, which shows the page"
@@ -36,12 +35,12 @@ def run(scenes_file, tmp_path_factory):
     """A run on scenes through the command line, so that its config names the data."""
     folder = tmp_path_factory.mktemp("review") / "run"
     settings = "--backbone tiny --epochs 3 --batch-size 32 --lr 3e-3 --flip False --quiet"
-    assert cli(f"train {{}} --labels complete {settings} --out {{}}", scenes_file, folder) == 0
+    assert spml(f"train {scenes_file} --labels complete {settings} --out {folder}") == 0
     return folder
 
 
 def test_the_table_and_the_page_name_unknown_labels_alone_in_order(run, scenes, tmp_path, capsys):
-    assert main(["review", str(run), "--out", str(tmp_path / "out"), "--count", "30"]) == 0
+    assert spml(f"review {run} --out {tmp_path}/out --count 30") == 0
     assert "30 labels to look at" in capsys.readouterr().out
     rows = table(tmp_path / "out")
     assert [row["rank"] for row in rows] == [str(i) for i in range(1, 31)]
@@ -75,8 +74,8 @@ def test_names_that_a_spreadsheet_computes_are_text_in_the_table(features_file, 
     stored["labels"] = stored["labels"].clip(min=0)
     names = np.array([f"{'=+-@'[i % 4]}{i}" for i in range(120)])
     np.savez("f.npz", **stored, items=names)
-    assert cli("train f.npz --epochs 1 --accelerator cpu --method an --quiet --out run") == 0
-    assert cli(f"review run{flag}") == 0
+    assert spml("train f.npz --epochs 1 --accelerator cpu --method an --quiet --out run") == 0
+    assert spml(f"review run{flag}") == 0
     rows, mark = table(Path("run/review")), "" if flag else "'"
     assert {row["class"] for row in rows} <= {f"{mark}=1+1", f"{mark}@b", "c"}
     assert {row["image"] for row in rows} <= {f"{mark}{name}" for name in names}
@@ -90,7 +89,7 @@ def test_classes_numbers_and_splits_can_be_chosen(run, scenes, tmp_path):
     assert {row["image"] for row in table(tmp_path / "b")} <= held_out
     everything = review(run, tmp_path / "c", count=10**6, split="all", classes=["one"])
     assert everything == (scenes.observed.labels[:, list(scenes.classes).index("one")] == 0).sum()
-    assert cli("review {} --out {} --classes 'one, two' --count 3", run, tmp_path / "d") == 0
+    assert spml(f"review {run} --out {tmp_path}/d --classes 'one, two' --count 3") == 0
     with pytest.raises(UserError, match=r"no class 'tow'; did you mean 'two'\?"):
         review(run, tmp_path / "e", classes=["tow"])
     for words in ({"count": 0}, {"per_class": 0}, {"batch_size": 0}):
@@ -130,13 +129,12 @@ def test_noise_in_every_unobserved_label_changes_no_byte(scenes_file, tmp_path):
     for name, labels in {"true": arrays["labels"], "noise": noise}.items():
         np.savez(data, **{**arrays, "labels": labels, "items": items})
         run, out, answers = (tmp_path / name / one for one in ("run", "out", "answers.csv"))
-        drawn = f"file:{seen}"
-        line = f"train {{}} --observe {{}} {settings} --flip False --quiet --out {{}}"
-        assert cli(line, data, drawn, run) == 0
-        assert cli("review {} --out {} --count 60 --split all", run, out) == 0
+        how = f"--observe file:{seen} {settings} --flip False --quiet"
+        assert spml(f"train {data} {how} --out {run}") == 0
+        assert spml(f"review {run} --out {out} --count 60 --split all") == 0
         lines = [f"{row['image']},{row['class']},1\n" for row in table(out)[:20]]
         answers.write_text("image,class,answer\n" + "".join(lines))
-        assert cli("review {} --answers {}", run, answers) == 0
+        assert spml(f"review {run} --answers {answers}") == 0
         with np.load(tmp_path / name / "labels.npz") as file:
             outputs[name] = {**contents(out, ()), "labels": file["labels"].tobytes()}
     assert (noise != arrays["labels"]).sum() > 500
@@ -148,16 +146,15 @@ def test_the_list_of_a_calibrated_model_ends_at_the_least_probability(
 ):
     def listed(copy, words=""):
         out = tmp_path / f"list{words}"
-        assert cli(f"review {{}} --out {{}} --count 60 {words}", copy, out) == 0
+        assert spml(f"review {copy} --out '{out}' --count 60 {words}") == 0
         return [float(row["probability"]) for row in table(out)]
 
-    none, least = tmp_path / "none", "review {} --out {} --min-precision {}"
+    none = tmp_path / "none"
+    least = f"review {run} --out {none} --min-precision"
     assert len(listed(run)) == 60
     assert "the model is not calibrated, so the list has as many labels" in capsys.readouterr().err
-    assert "compares calibrated probabilities, and the model has none" in refused(
-        least, run, none, 0.1
-    )
-    assert "must be from 0 to 1, not 1.5" in refused(least, run, none, 1.5)
+    assert "compares calibrated probabilities, and the model has none" in refused(f"{least} 0.1")
+    assert "must be from 0 to 1, not 1.5" in refused(f"{least} 1.5")
 
     copy = shutil.copytree(run, tmp_path / "calibrated")
     model = copy / "best" / "model.json"
@@ -170,22 +167,22 @@ def test_the_list_of_a_calibrated_model_ends_at_the_least_probability(
     assert listed(copy, f"--min-precision {middle}") == [p for p in every if p >= middle]
     if max(every) >= 0.5:
         assert listed(copy, "--per-class 60") == [p for p in every if p >= 0.5]
-    assert "no unknown label has a probability of 1; the highest is 0." in refused(
-        least, copy, none, 1
-    )
+    error = refused(f"review {copy} --out {none} --min-precision 1")
+    assert "no unknown label has a probability of 1; the highest is 0." in error
     assert not none.exists()
 
 
 def test_only_a_review_is_overwritten_and_only_on_request(run, tmp_path, refused):
-    out, line = tmp_path / "out", "review {} --out {} --count"
-    assert cli(f"{line} 5", run, out) == 0
+    out = tmp_path / "out"
+    line = f"review {run} --out {out} --count"
+    assert spml(f"{line} 5") == 0
     before = contents(out, ())
-    assert "already there; give --overwrite" in refused(f"{line} 5", run, out)
+    assert "already there; give --overwrite" in refused(f"{line} 5")
     assert contents(out, ()) == before
-    assert cli(f"{line} 3 --overwrite", run, out) == 0
+    assert spml(f"{line} 3 --overwrite") == 0
     assert len(table(out)) == 3
     (out / "answers.csv").write_text("mine")
-    error = refused(f"{line} 5 --overwrite", run, out)
+    error = refused(f"{line} 5 --overwrite")
     assert "something else than spml review writes (answers.csv)" in error
     assert (out / "answers.csv").read_text() == "mine" and len(table(out)) == 3
 
@@ -208,9 +205,9 @@ def test_invalid_and_incomplete_runs_are_reported_in_one_line(run, tmp_path, cap
     cases["no config.json"] = tmp_path
     for message, folder in cases.items():
         before = contents(folder, ())
-        for words in ([], ["--answers", str(tmp_path / "a.csv")]):
+        for words in ("", f"--answers {tmp_path}/a.csv"):
             (tmp_path / "a.csv").write_text("image,class,answer\n0,one,1\n")
-            assert main(["review", str(folder), *words]) == 2, message
+            assert spml(f"review '{folder}' {words}") == 2, message
             errors = capsys.readouterr().err
             assert message in errors and errors.count("\n") == 1, errors
         (tmp_path / "a.csv").unlink()
@@ -219,9 +216,9 @@ def test_invalid_and_incomplete_runs_are_reported_in_one_line(run, tmp_path, cap
 
 def test_an_unreadable_picture_is_reported_and_left_out(pictures, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(pictures.parent)
-    assert cli("train photos.csv {} --out run", TRAIN) == 0
+    assert spml(f"train photos.csv {TINY} --out run") == 0
     Path("photos/0.jpg").write_bytes(b"\xff\xd8\xff cut")
-    assert cli("review run --out out --accept-changed-data") == 2
+    assert spml("review run --out out --accept-changed-data") == 2
     message = capsys.readouterr().err
     assert "left out: photos.csv, line 2: photos/0.jpg" in message
     assert "1 pictures could not be read" in message
@@ -314,7 +311,7 @@ def test_answers_by_mouse_and_keys_are_stored_undone_and_saved(run, tmp_path):
     expected = [(0, 1), (3, 1), (4, -1), (5, 1)]
     lines = [f"{rows[i]['image']},{rows[i]['class']},{value}" for i, value in expected]
     assert saved.read_text().splitlines() == ["image,class,answer", *lines]
-    assert cli("review {} --answers {} --out {}", run, saved, tmp_path / "new.npz") == 0
+    assert spml(f"review {run} --answers {saved} --out {tmp_path}/new.npz") == 0
 
 
 @needs_chromium
