@@ -40,6 +40,8 @@ def test_other_names_of_columns(write, text, columns, expected):
         (SITES, None, r"no column 'image'.*--features 'f\[0-9\]\*'"),
         (SITES, Columns("site"), r"'0.5' in column 'f1'.*--features 'f\[0-9\]\*'"),
         ("image,elev,oak\na,0.5,1\n", None, "'0.5' in column 'elev'.*columns with --features$"),
+        ("image,a,b,oak\na,0.5,2,1\n", Columns(features="b"), "'0.5'.* in --features too"),
+        ("id,elev,oak\na,0.5,1\n", None, "no column 'image'.*columns with --features$"),
         (SITES, Columns(features="g*"), r"no column of features matches 'g\*'"),
         (SITES, Columns(features="f1,f2"), "'a' in column 'site'.*--image-column"),
         (SITES.replace("3e2", "x"), SITE_COLUMNS, "line 3: 'x' in column 'f2' is not a finite"),

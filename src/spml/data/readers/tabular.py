@@ -165,7 +165,7 @@ class Form:
             features = tuple((i, names[i]) for i in chosen)
         elif "image" not in at:
             remedy = "rename the column of paths to 'image', or give --image-column"
-            if hint := recipe(names):
+            if hint := recipe(names) or ("id" in map(str.lower, names) and FEATURES):
                 remedy += f"; {hint}"
             raise DataError(f"no column 'image'; the columns are {listed(names)}; {remedy}")
         others = {i: name for i, name in enumerate(names) if i not in at.values()}
@@ -203,6 +203,8 @@ class Form:
 
     def remedy(self, cell: str) -> str:
         """Return the likely remedy of a cell in a class column that is no label."""
+        if is_number(cell) and self.features:
+            return "name a column of numbers in --features too, or remove it"
         if is_number(cell):
             return recipe([name for _, name in self.classes]) or FEATURES
         if "image" not in self.at:
