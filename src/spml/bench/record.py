@@ -11,8 +11,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from spml.bench.plan import Record, Run, done_in
 from spml.errors import DAMAGED, UserError
 from spml.files import read_json, write_text
@@ -83,12 +81,12 @@ def condensed(folder: Path, resamples: int = RESAMPLES) -> Record:
 
 
 def _resampled(run: run_folder.Run, resamples: int) -> Record:
-    scores, truth = run.scores("test"), run.test_truth
-    if scores is None or truth is None or not resamples:
+    scored = run.scored_on("test")
+    if scored is None or not resamples:
         return {}
-    maps = resampled_map(scores.astype(np.float32), truth, resamples)
+    maps = resampled_map(scored.logits, scored.truth, resamples)
     rounded = [round(value, 3) for value in maps.tolist()]
-    return {"bootstrap": {"seed": SEED, "images": len(truth), "maps": rounded}}
+    return {"bootstrap": {"seed": SEED, "images": len(scored.truth), "maps": rounded}}
 
 
 def read_collected(path: Path) -> Record:

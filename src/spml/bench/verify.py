@@ -7,11 +7,10 @@ the positives, and every tie broken in their favour.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,13 +23,12 @@ from spml.metrics import average_precision
 from spml.metrics.bootstrap import resampled_map
 from spml.model.scoring import validation_map
 from spml.runs.names import LABELS, RESULT
-from spml.runs.run import Run, Split
+from spml.runs.run import Labels, Logits, Run, Scored, Split
 from spml.runs.settings import Selection
 
 SLACK = 1e-6  # tolerance of the arithmetic, in points of mAP
 ROUNDED = 0.002  # tolerance of resampled mAPs: three decimals, and sums in another order
 SPLITS: tuple[Split, ...] = ("val", "test")
-Labels = npt.NDArray[np.int8]
 Ranks = npt.NDArray[np.float32]
 
 
@@ -69,12 +67,6 @@ class Check:
         return f"{self.run}  {self.split:<4}  {recorded}{text}"
 
 
-class _Scored(NamedTuple):
-    logits: npt.NDArray[np.float16]
-    truth: Labels
-    classes: list[str]
-
-
 def verify(runs: Path, records: Path | None = None) -> Iterator[Check]:
     """Check every mAP of the finished runs in a folder, and of their records if these differ.
 
@@ -98,7 +90,7 @@ def verify(runs: Path, records: Path | None = None) -> Iterator[Check]:
 def _verify_run(folder: Path, own: Record, name: str, record: Record) -> Iterator[Check]:
     """Check the result of a run, and its record of that name."""
     run, stored = Run(folder), record.get("result", {})
-    scored: _Scored | None = None
+    scored: Scored | None = None
     for split in SPLITS:
         figure = own.get(f"{split}_map")
         figures = {folder.name: figure}
@@ -107,7 +99,7 @@ def _verify_run(folder: Path, own: Record, name: str, record: Record) -> Iterato
             figures[name] = np.nan if recorded is None else recorded
         scored, problem = None, ""
         try:
-            scored = _scored(run, split, own["best_epoch"])
+            scored = _scored(run, split)
         except UserError as error:
             problem = str(error)
         kind: Selection = own["selection"] if split == "val" else "complete"
@@ -118,7 +110,7 @@ def _verify_run(folder: Path, own: Record, name: str, record: Record) -> Iterato
     if scored is not None:  # scores of the test items
         classes = {folder.name: own.get("per_class_ap"), name: stored.get("per_class_ap")}
         listed = {where: aps for where, aps in classes.items() if aps is not None}
-        yield from _wrong(_classes(scored, listed))
+        yield from _wrong(_classes(scored, run.classes, listed))
         yield from islice(_wrong(_draws(scored, name, record.get("bootstrap"))), 1)
     yield from _wrong(_counts(run, name, record.get(COUNTS)))
 
@@ -133,22 +125,24 @@ def _wrong(checks: Iterable[Check]) -> Iterator[Check]:
     return (check for check in checks if not check.agrees)
 
 
-def _classes(scored: _Scored, recorded: dict[str, dict[str, float]]) -> Iterator[Check]:
+def _classes(
+    scored: Scored, classes: Sequence[str], recorded: dict[str, dict[str, float]]
+) -> Iterator[Check]:
     """Check the AP of each class, by the name of its source."""
     if not recorded:
         return
-    ends = [100 * average_precision(ranks, scored.truth) for ranks in _ranks(*scored[:2])]
+    ranked = _ranks(scored.logits, scored.truth)
+    ends = [100 * average_precision(ranks, scored.truth) for ranks in ranked]
     for name, aps in recorded.items():
-        for label, low, high in zip(scored.classes, *ends, strict=True):
+        for label, low, high in zip(classes, *ends, strict=True):
             yield Check(name, f"test, {label}", aps.get(label, np.nan), (low, high))
 
 
-def _draws(scored: _Scored, name: str, drawn: Record | None) -> Iterator[Check]:
-    """Check each resampled mAP; the scores are float16."""
+def _draws(scored: Scored, name: str, drawn: Record | None) -> Iterator[Check]:
+    """Check each resampled mAP."""
     if drawn is None:
         return
-    logits = scored.logits.astype(np.float32)
-    again = resampled_map(logits, scored.truth, len(drawn["maps"]), drawn["seed"])
+    again = resampled_map(scored.logits, scored.truth, len(drawn["maps"]), drawn["seed"])
     for at, (own, figure) in enumerate(zip(drawn["maps"], again.tolist(), strict=True)):
         yield Check(name, f"test, draw {at}", own, (figure - ROUNDED, figure + ROUNDED))
 
@@ -167,31 +161,23 @@ def _counts(run: Run, name: str, recorded: list[float] | None) -> Iterator[Check
         yield Check(name, f"observed, {label}", own, (count, count), source="labels")
 
 
-def _scored(run: Run, split: Split, best: int) -> _Scored:
+def _scored(run: Run, split: Split) -> Scored:
     """Return the scores and labels of a split; for validation, those of the best epoch."""
-    scores = run.scores(split, best)
-    truth = run.test_truth if split == "test" else run.val_truth
-    if scores is None:
-        raise UserError("no scores")
-    if truth is None:
+    scored = run.scored_on(split)
+    if scored is None:
+        if not run.scores_file(split, run.best_epoch or 0).is_file():
+            raise UserError("no scores")
         raise UserError(f"no labels of {split} in {LABELS}" if run.has(LABELS) else f"no {LABELS}")
-    if scores.shape != truth.shape:
-        path = run.scores_file(split, best)
-        raise UserError(
-            f"{path}: scores of shape {scores.shape} do not fit the labels {truth.shape}"
-        )
-    return _Scored(scores, truth, list(run.classes))
+    return scored
 
 
-def bounds(
-    logits: npt.NDArray[np.float16], truth: Labels, selection: Selection
-) -> tuple[float, float]:
+def bounds(logits: Logits, truth: Labels, selection: Selection) -> tuple[float, float]:
     """Return the lowest and highest figure, in percent, of scores that round to these."""
     against, favouring = _ranks(logits, truth)
     return validation_map(against, truth, selection), validation_map(favouring, truth, selection)
 
 
-def _ranks(logits: npt.NDArray[np.float16], truth: Labels) -> tuple[Ranks, Ranks]:
+def _ranks(logits: Logits, truth: Labels) -> tuple[Ranks, Ranks]:
     """Return the items' ranks by class, with ties broken against and in favour of the positives."""
     against, favouring = np.empty(logits.shape, np.float32), np.empty(logits.shape, np.float32)
     for column in range(logits.shape[1]):

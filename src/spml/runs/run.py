@@ -274,8 +274,11 @@ class Run:
     @cached_property
     def scored(self) -> Scored | None:
         """Logits and labels of the test rows, else of the validation rows; None without either."""
-        on_test = self._scored("test", self.test_truth)
-        return on_test or self._scored("val", self.val_truth)
+        return self.scored_on("test") or self.scored_on("val")
+
+    def scored_on(self, split: Split) -> Scored | None:
+        """Return the logits and labels of a split; None if one of them is not stored."""
+        return self._scored(split, self.test_truth if split == "test" else self.val_truth)
 
     @cached_property
     def held_out(self) -> Scored | None:
