@@ -1,3 +1,4 @@
+import json
 import os
 import signal
 import threading
@@ -9,8 +10,9 @@ import torch
 # Imported before a test patches torch.cuda: the import reads what the test replaces.
 from lightning.fabric import Fabric
 
+from spml.model import Classifier
 from spml.train import fit
-from spml.train.device import Processes, Stop, make_fabric
+from spml.train.device import Processes, Stop, make_fabric, norm_note
 from tests.conftest import refused
 from tests.train.settings import resolved
 
@@ -66,3 +68,15 @@ def test_other_threads_do_not_change_signal_handlers():
     thread.start()
     thread.join()
     assert seen == [signal.getsignal(signal.SIGTERM)]
+
+
+def test_a_run_of_several_cpu_processes_names_its_separate_batch_norm():
+    tiny, linear = Classifier.build("tiny", 2), Classifier.build("linear", 2, features=3)
+    note = norm_note(tiny, Processes(0, 2, "cpu"))
+    assert note.startswith("batch norm on cpu uses the share of each of 2 processes")
+    assert norm_note(tiny, Processes()) is norm_note(linear, Processes(0, 2, "cpu")) is None
+
+
+def test_the_configuration_records_threads_and_processes(finished):
+    config = json.loads((finished / "config.json").read_text())
+    assert config["threads"] == torch.get_num_threads() and config["processes"] == 1

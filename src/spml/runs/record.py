@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from spml import metrics
 from spml.data import Experiment, LabelTable
@@ -56,6 +57,8 @@ def config(
         SAMPLE: sample(experiment),
         **({"method_sha256": own} if (own := code(settings.method)) else {}),
         "versions": versions(),
+        "threads": torch.get_num_threads(),
+        "processes": settings.devices * settings.nodes,
         **extra,
     }
 

@@ -197,6 +197,7 @@ Config = dict[str, Any]
 DATA_HASH = "data_sha256"
 SAMPLE = "sample_sha256"  # of the content of some items
 CHANGED = "changed_data"  # the changed data that the run was resumed on
+PROVENANCE = ("command", "versions", "device", "threads", "processes", CHANGED)
 PARTS: dict[str, Part] = {
     # The hashes below decide whether a run resumes on the same data; the file may have moved.
     "data": Part(has_path=True, resumable=True),
@@ -219,7 +220,7 @@ PARTS: dict[str, Part] = {
     "options_from_data": Part(Role.EXECUTION),  # names of options; `options` has their values
     "fused_norm": Part(Role.EXECUTION),  # a setting that was removed
     **dict.fromkeys(("root", "val", "test", "out"), Part(Role.LOCATION, has_path=True)),
-    **dict.fromkeys(("command", "versions", "device", CHANGED), Part(Role.PROVENANCE)),
+    **dict.fromkeys(PROVENANCE, Part(Role.PROVENANCE)),
     **{field.name: field.metadata.get(PART, Part()) for field in fields(Settings)},
 }
 SEEDS = tuple(item.name for item in fields(Settings) if PARTS[item.name].role is Role.SEED)

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from spml.data.images.loader import Rows
 from spml.errors import UserError
@@ -218,3 +219,14 @@ class _Gather(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
         own = gradients[0][ctx.rank * ctx.rows : (ctx.rank + 1) * ctx.rows]
         return own * ctx.count, None, None
+
+
+def norm_note(model: Classifier, processes: Processes) -> str | None:
+    """Warn if each process normalises its share of a batch by itself; None if none does."""
+    separate = processes.count > 1 and processes.device.type != "cuda"
+    if not separate or not any(isinstance(part, _BatchNorm) for part in model.modules()):
+        return None
+    return (
+        f"batch norm on {processes.device.type} uses the share of each of {processes.count} "
+        "processes, not the whole batch; results differ from those of one process"
+    )

@@ -23,7 +23,7 @@ from spml.runs import record
 from spml.runs.folder import RunFolder
 from spml.runs.settings import AUTO, Resolved, Settings
 from spml.runs.verify import finished
-from spml.train.device import Processes, launch, make_fabric, smallest_share
+from spml.train.device import Processes, launch, make_fabric, norm_note, smallest_share
 from spml.train.display import Display
 from spml.train.loggers import RunLogger
 from spml.train.loop import Job, Training, epoch_order
@@ -120,8 +120,9 @@ def fit(
             if resuming and (result := finished(run.path, display.line)) is not None:
                 display.line(f"{run.path} is finished")
                 return result
-            for note in notes:
-                display.line(note)
+            for note in (*notes, norm_note(job.model, processes)):
+                if note is not None:
+                    display.line(note)
             owner, started = _Owner(run, processes, begun=resuming), time.perf_counter()
             logger = logger if processes.first else None
             with (
