@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 import numpy.typing as npt
 
 from spml.errors import UserError
 from spml.metrics.items import top_k as highest
-from spml.metrics.scores import Labels, Mask, Values, ratio, reaches, scores_and_labels
+from spml.metrics.scores import Labels, Mask, PerClass, Values, ratio, reaches, scores_and_labels
 
 
 @dataclass(frozen=True)
@@ -58,17 +59,28 @@ def tag_metrics(tags: Mask, labels: Labels) -> ThresholdMetrics:
     hits = (tags & positive).sum(axis=0)
     chosen = (tags & (labels != 0)).sum(axis=0)
     actual = positive.sum(axis=0)
-    precision, recall = ratio(hits, chosen), ratio(hits, actual)
+    precision, recall, f1 = precision_recall_f1(hits, chosen, actual)
     overall = float(ratio(hits.sum(), chosen.sum())), float(ratio(hits.sum(), actual.sum()))
     return ThresholdMetrics(
         CP=float(precision.mean()),
         CR=float(recall.mean()),
         CF1=_harmonic(float(precision.mean()), float(recall.mean())),
-        macro_f1=float(ratio(2 * hits, chosen + actual).mean()),
+        macro_f1=float(f1.mean()),
         OP=overall[0],
         OR=overall[1],
         OF1=_harmonic(*overall),
     )
+
+
+def precision_recall_f1(
+    hits: npt.ArrayLike, chosen: npt.ArrayLike, total: npt.ArrayLike
+) -> tuple[PerClass, PerClass, PerClass]:
+    """Precision, recall and F1 from numbers of correct tags, of tags and of positives.
+
+    The numbers may be expected ones.
+    """
+    f1 = ratio(2 * np.asarray(hits), np.asarray(chosen) + total)
+    return ratio(hits, chosen), ratio(hits, total), f1
 
 
 def _harmonic(a: float, b: float) -> float:

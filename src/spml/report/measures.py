@@ -14,7 +14,8 @@ from matplotlib.axes import Axes
 
 from spml.files import number
 from spml.metrics import average_precision, observed_average_precision
-from spml.metrics.scores import HIGHEST, num_reached, ratio
+from spml.metrics.scores import HIGHEST, num_reached
+from spml.metrics.thresholds import precision_recall_f1
 from spml.report.figures import ABOVE, COLOURS, INK, draw
 from spml.report.format import NONE, count, percent
 from spml.report.probabilities import Array, Model
@@ -83,13 +84,12 @@ class Sweep:
 
     def micro(self) -> tuple[Array, ...]:
         """Precision, recall and F1 of all tags together."""
-        hits, chosen, total = self.hits.sum(axis=-1), self.chosen.sum(axis=-1), self.total.sum()
-        return ratio(hits, chosen), ratio(hits, total), ratio(2 * hits, chosen + total)
+        hits, chosen = self.hits.sum(axis=-1), self.chosen.sum(axis=-1)
+        return precision_recall_f1(hits, chosen, self.total.sum())
 
     def ratios(self) -> tuple[Array, Array, Array]:
         """Precision, recall and F1 of each class."""
-        f1 = ratio(2 * self.hits, self.chosen + self.total)
-        return ratio(self.hits, self.chosen), ratio(self.hits, self.total), f1
+        return precision_recall_f1(self.hits, self.chosen, self.total)
 
 
 def sweep(logits: Array, chances: Array) -> Sweep:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from spml.metrics.draw import DrawFit, draw, fit_draw
 from spml.metrics.scores import Labels, Values, ratio, scores_and_labels
+from spml.metrics.thresholds import precision_recall_f1
 
 Array = npt.NDArray[np.float64]
 Figures = dict[str, Array]
@@ -153,9 +154,8 @@ class Measure:
 
 
 def _of_tags(hits: Array, chosen: Array, total: Array) -> Figures:
-    """Precision, recall and F1 from numbers of right tags, of tags, and of positives."""
-    f1 = ratio(2 * hits, chosen + total)
-    return {"precision": ratio(hits, chosen), "recall": ratio(hits, total), "f1": f1}
+    shares = precision_recall_f1(hits, chosen, total)
+    return dict(zip(("precision", "recall", "f1"), shares, strict=True))
 
 
 def estimate(
