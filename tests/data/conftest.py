@@ -38,6 +38,13 @@ def positives(table):
     return {item: table.known(row)[0] for row, item in enumerate(table.items)}
 
 
+def save_arrays(path, labels, **others):
+    """Write items of two features with the classes a, b and c; `others` replace arrays."""
+    stored = {"x": np.zeros((len(labels), 2), np.float32), "labels": np.asarray(labels, np.int8)}
+    np.savez(path, **stored | {"classes": list("abc")[: stored["labels"].shape[1]]} | others)
+    return path
+
+
 @pytest.fixture
 def write(tmp_path):
     """Write text or bytes to a file of this test."""

@@ -13,7 +13,7 @@ from spml.data.observation import Observation, areas, draw, draw_weighted
 from spml.data.readers.voc import CLASSES
 from spml.data.table import SparseLabels
 from spml.errors import UserError
-from tests.data.conftest import refused, train
+from tests.data.conftest import refused, save_arrays, train
 
 COMPLETE = hnp.arrays(
     np.int8,
@@ -278,27 +278,21 @@ def test_files_that_do_not_match(from_file, text, message):
         from_file(text)
 
 
-def arrays(path, labels, items):
-    x = np.zeros((len(labels), 2), np.float32)
-    classes = list("abc")[: labels.shape[1]]
-    np.savez(path, x=x, labels=labels, classes=classes, items=list(items))
-    return path
-
-
 def test_a_file_of_known_negatives(from_file, tmp_path):
     labels = np.tile(np.int8([1, -1, 0]), (10, 1))
     labels[1:] = [1, -1, -1]
     items = [f"{i}.jpg" for i in range(10)]
-    experiment = from_file(arrays(tmp_path / "seen.npz", labels, items))
+    experiment = from_file(save_arrays(tmp_path / "seen.npz", labels, items=items))
     np.testing.assert_array_equal(experiment.observed.labels, labels)
     assert experiment.observation["contradicting"] == 15  # b in all rows, c in half
 
 
 def test_duplicate_items_are_refused(tmp_path):
     labels = np.eye(5, 2, dtype=np.int8)
-    once = arrays(tmp_path / "once.npz", labels, "pqrst")
-    twice = arrays(tmp_path / "twice.npz", labels, "ppqrs")
-    other = arrays(tmp_path / "other.npz", labels, "pqrsp")
+    once, twice, other = (
+        save_arrays(tmp_path / f"{name}.npz", labels, items=list(items))
+        for name, items in (("once", "pqrst"), ("twice", "ppqrs"), ("other", "pqrsp"))
+    )
     pairs = ((twice, twice, "the data"), (once, other, r"other\.npz"), (twice, once, "the data"))
     for data, path, where in pairs:
         with refused(f"{where}: item 'p' appears twice; .* give each row its own"):

@@ -63,8 +63,8 @@ def pixels(table, folder, mode="disk", progress=None):
     return torch.cat([x for x, _ in Feed(table, SIZE, cache=cache).in_order(7)])
 
 
-def direct(table):
-    return torch.stack([decode(table.root / item, SIZE) for item in table.items])
+def direct(table, size=SIZE):
+    return torch.stack([decode(table.root / item, size) for item in table.items])
 
 
 def file_in(folder, name):

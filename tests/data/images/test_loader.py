@@ -17,6 +17,7 @@ from spml.data.images.loader import MOST, PREFETCH, Feed, Item, Stream
 from spml.train import fit
 from tests.conftest import contents, outcome
 from tests.data.conftest import refused
+from tests.data.images.caching import direct
 
 MODES = ["none", "disk", "memory", "device"]
 
@@ -26,14 +27,10 @@ def table(pictures):
     return load(pictures).observed
 
 
-def direct(table, size=16):
-    return torch.stack([decode(table.root / item, size) for item in table.items])
-
-
 def test_in_order_gives_every_picture_once(table):
     batches = list(Feed(table, 16).in_order(5))
     assert [len(rows) for _, rows in batches] == [5, len(table) - 5]
-    assert torch.equal(torch.cat([x for x, _ in batches]), direct(table))
+    assert torch.equal(torch.cat([x for x, _ in batches]), direct(table, 16))
 
 
 def test_an_unreadable_picture_is_raised_or_left_out(table):

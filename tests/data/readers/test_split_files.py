@@ -5,7 +5,7 @@ import pytest
 
 from spml.data import load, read
 from spml.errors import UserError
-from tests.data.conftest import refused, rows
+from tests.data.conftest import refused, rows, save_arrays
 
 KNOWN = r"val.csv, line 3: 'b' is in val, but in train.*train.csv, line 3"
 HEAD, MARKED = "image,label\n", "image,label,split\n"
@@ -119,15 +119,10 @@ def test_paths_start_from_the_folder_of_each_file(write, tmp_path, monkeypatch):
         read(train, tmp_path, val=val)
 
 
-def arrays(path, x, labels, **more):
-    np.savez(path, x=x, labels=np.array(labels, np.int8), classes=["a", "b"], **more)
-    return path
-
-
 def test_arrays(tmp_path):
     x = np.arange(6.0).reshape(3, 2)
-    train = arrays(tmp_path / "train.npz", x, [[1, 0], [0, 1], [1, 0]])
-    val = arrays(tmp_path / "val.npz", x + 10, [[1, -1], [-1, 1], [-1, 1]])
+    train = save_arrays(tmp_path / "train.npz", [[1, 0], [0, 1], [1, 0]], x=x)
+    val = save_arrays(tmp_path / "val.npz", [[1, -1], [-1, 1], [-1, 1]], x=x + 10)
     experiment = load(train, val=val)
     assert experiment.validates_completely
     labels = [[1, 0], [0, 1], [1, 0], [1, -1], [-1, 1], [-1, 1]]
@@ -136,14 +131,14 @@ def test_arrays(tmp_path):
     np.testing.assert_array_equal(experiment.observed.x, np.concatenate([x, x + 10]))
 
     with refused(r"wide.npz: its items are arrays of \(4,\), those of .*train.npz are arrays"):
-        read(train, val=arrays(tmp_path / "wide.npz", np.ones((1, 4)), [[1, 0]]))
-    named = arrays(tmp_path / "named.npz", x, [[1, 0]] * 3, items=["p", "q", "r"])
+        read(train, val=save_arrays(tmp_path / "wide.npz", [[1, 0]], x=np.ones((1, 4))))
+    named = save_arrays(tmp_path / "named.npz", [[1, 0]] * 3, items=["p", "q", "r"])
     with refused(r"again.npz: 'q' is in test, but in train too"):
-        read(named, test=arrays(tmp_path / "again.npz", x[:2], [[1, 0]] * 2, items=["s", "q"]))
+        read(named, test=save_arrays(tmp_path / "again.npz", [[1, 0]] * 2, items=["s", "q"]))
 
 
 def test_files_and_arrays_do_not_mix(write, tmp_path):
-    val = arrays(tmp_path / "val.npz", np.ones((1, 2)), [[1, 0]])
+    val = save_arrays(tmp_path / "val.npz", [[1, 0]])
     with refused(r"its items are arrays of \(2,\), those of .*my.csv are files"):
         read(write("image,label\nq,a\nr,b\n"), val=val)
 

@@ -185,8 +185,7 @@ def test_a_missing_extra_is_named(make_model, tmp_path, monkeypatch, refused, mi
     assert f"{missing} is not installed" in error and "pip install -e '.[export]'" in error
 
 
-def test_existing_files_and_wrong_suffixes_are_refused(make_model, tmp_path, monkeypatch, refused):
-    monkeypatch.chdir(tmp_path)
+def test_existing_files_and_wrong_suffixes_are_refused(make_model, here, refused):
     folder = make_model()
     Path("model.onnx").write_text("mine")
     for words, message in {
@@ -198,7 +197,7 @@ def test_existing_files_and_wrong_suffixes_are_refused(make_model, tmp_path, mon
         assert message in refused(f"export {folder} {words}")
     assert "nowhere" in refused("export nowhere --out m.onnx")
     assert Path("model.onnx").read_text() == "mine"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "model.onnx"]
+    assert sorted(path.name for path in here.iterdir()) == ["model", "model.onnx"]
 
 
 @pytest.mark.parametrize(
