@@ -267,7 +267,7 @@ def test_runs_of_two_tables_are_trained_once_and_final_runs_are_added(
 
     store = RunStore(tmp_path)
     before = len(plans.needed(every, store))
-    tuned = {"Table B", "Table 3", "equal budgets", "draws"}
+    tuned = {"Table B", "Table 3", "equal budgets", "draws", "query heads, tuned", "role, tuned"}
     assert set(plans.to_come(every, store)) == tuned
     for _ in range(2):  # the second time, the trials that follow the learning rates
         known |= {run.id: {"seed": run.seed, **done()} for run in plans.needed(every, store)}
