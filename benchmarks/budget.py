@@ -94,15 +94,13 @@ ON_COCO: dict[str, list[Options]] = {
         *(_beta(-2.0, 2.0), _beta(-8.0, 8.0), _alpha(0.2, 0.1) | _beta(-2.0, 2.5)),
     ],
 }
-USUAL_HEAD = 10.0  # times the rate of the backbone; RATES_ALONE is for such a head
 
 
 @dataclass(frozen=True)
 class Budget:
     """Three learning rates with the published options, then six other settings at the best one.
 
-    A method without options that matter has six other rates of the backbone and the head. They
-    scale with the rate of the row's head.
+    A method without options that matter has six other rates of the backbone and the head.
     """
 
     count: ClassVar[int] = 9
@@ -115,12 +113,11 @@ class Budget:
             return runs, False
         figures = [validation(record) or 0.0 for record in records]
         best = RATES[figures.index(max(figures))]
-        head = case.settings.get("head_lr", USUAL_HEAD) / USUAL_HEAD
         for options, own in others(case.method, benchmark(case.data or plan.data)):
             rate = float(f"{best * own.get('factor', 1.0):.3g}")
             settings = {"lr": rate}
             if "head_lr" in own:
-                settings["head_lr"] = own["head_lr"] * head
+                settings["head_lr"] = own["head_lr"]
             runs.append(plan.run(case, "trial", plan.trial_seed, options, **settings))
         return runs, True
 

@@ -13,13 +13,15 @@ only: runs on the whole lists take the settings chosen there, and join the plan 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from budget import Budget
-from plans import FRESH, HERE, LITE0, LR, ONE_RATE, ChosenIn, Setup, ablation, command_line
+from plans import FRESH, HERE, LITE0, LR, ChosenIn, Setup, ablation, command_line
 from selection import NARROW
+from voc_plan import HEAD_RATES, QUERY_ROWS
 
-from spml.bench.plan import Case, Plan
+from spml.bench.plan import Case, Outcomes, Plan, Run
 from spml.bench.rows import method_cases, paper_methods
 from spml.train.resolve import GR_FLAT
 
@@ -51,12 +53,29 @@ REFERENCE = {  # of runs made before this project, with another draw and split; 
     **{"VOC's values, narrow v": 58.42, "weight average": 59.94},
 }
 WHOLE = ("an", "em", "ll_r", "gr", "full")
+HEADS = {  # own settings of methods with a transformer as head, as on VOC
+    case.method: {**case.settings, "frozen_norm": True, "head_lr": 1.0}
+    for case in QUERY_ROWS
+    if case.method in ("smile", "mime")
+}
+
+
+@dataclass(frozen=True)
+class Trials:
+    """Nine trials a row; those of a transformer vary the rates alone."""
+
+    count: ClassVar[int] = 9
+
+    def trials(self, plan: Plan, case: Case, outcomes: Outcomes) -> tuple[list[Run], bool]:
+        """Return the trials that are known so far, and whether these are all."""
+        search = HEAD_RATES if case.method in HEADS else Budget()
+        return search.trials(plan, case, outcomes)
 
 
 def plans(version: str) -> list[Plan]:
     """Return all tables, in the order in which they are filled."""
     data, whole = f"coco@{version}", "coco@whole"
-    tuned = Plan("equal budgets", data, _methods(), FRESH, COMMON, Budget())
+    tuned = Plan("equal budgets", data, _methods(), FRESH, COMMON, Trials())
     return [
         Plan("Table A", data, TABLE_A, (0,), AT_LR),
         Plan("as published", data, _methods(), (0,), AT_LR),
@@ -67,10 +86,9 @@ def plans(version: str) -> list[Plan]:
 
 
 def _methods() -> tuple[Case, ...]:
-    """Return the rows of the paper's comparison; a transformer learns at one rate."""
+    """Return the rows of the paper's comparison."""
     cases = method_cases([*paper_methods(), "full"], {})
-    own = {name: {"head_lr": 1.0} for name in ONE_RATE}
-    return tuple(replace(case, settings=own.get(case.method, {})) for case in cases)
+    return tuple(replace(case, settings=HEADS.get(case.method, {})) for case in cases)
 
 
 COCO = Setup(
