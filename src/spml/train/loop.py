@@ -86,8 +86,7 @@ class Training:
         self.method = job.method.to(device)
         optimizer = optimizer_for(self.classifier, self.method, settings)
         self.model, optimizer = fabric.setup(self.classifier, optimizer)
-        own = self.method.optimizer()
-        optimizers = [optimizer] if own is None else [optimizer, own]
+        optimizers = [one for one in (optimizer, self.method.optimizer()) if one is not None]
         self.updater = Updater(fabric, self.classifier, optimizers, settings.on_nan == "skip")
         self.average = WeightAverage(self.classifier, settings.ema) if settings.ema else None
         plugin = fabric.strategy.precision
