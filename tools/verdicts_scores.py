@@ -59,8 +59,8 @@ def of_labels(compute: Callable[[Array, Array], float], epoch: int | None = None
     def statistic(folder: Path, keep: Callable[[Array], Array]) -> float:
         at = result(folder)["best_epoch"] if epoch is None else epoch
         p, positive, image = confidences(folder, at)
-        kept = keep(image)
-        return compute(p[kept], positive[kept])
+        chosen = keep(image)
+        return compute(p[chosen], positive[chosen])
 
     return statistic
 
@@ -71,10 +71,10 @@ def tail_of_scores(folder: Path, keep: Callable[[Array], Array]) -> float:
     head, last = thirds((seen["observed"][seen["train_rows"]] == 1).sum(axis=0))
     truth = arrays(folder / "labels.npz")["test_truth"]
     logits = arrays(folder / "scores" / "test.npz")["logits"].astype(np.float64)
-    kept = keep(np.arange(len(truth)))
+    chosen = keep(np.arange(len(truth)))
     means = []
     for part in (head, last):
-        known = [kept & (truth[:, c] != 0) for c in part]
+        known = [chosen & (truth[:, c] != 0) for c in part]
         ap = [
             average_precision_score(truth[k, c] == 1, logits[k, c])
             for c, k in zip(part, known, strict=True)
