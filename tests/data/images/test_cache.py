@@ -297,3 +297,22 @@ def test_a_complete_read_only_cache_is_sufficient(tmp_path, settled, monkeypatch
 
     monkeypatch.setattr("spml.data.images.store.Pool.locked", refused)
     assert torch.equal(pixels(table, tmp_path / "cache"), direct(table))
+
+
+@pytest.mark.parametrize("damage", ["cut", "emptied", "gone", "replaced", "overwritten"])
+def test_a_cache_that_is_attacked_during_a_run_gives_the_same_pictures(tmp_path, settled, damage):
+    table, lines = make(tmp_path / "a", 6), Lines()
+    cache = open_cache([table], SIZE, folder=tmp_path / "cache", progress=lines)
+    feed, path = Feed(table, SIZE, cache=cache), file_in(tmp_path / "cache", "pixels")
+    expected = direct(table)
+    assert torch.equal(torch.cat([x for x, _ in feed.in_order(2)]), expected)
+    if damage in ("gone", "replaced"):
+        path.unlink()
+    if damage in ("replaced", "overwritten"):
+        path.write_bytes(bytes(6 * 3 * SIZE * SIZE))
+    if damage in ("cut", "emptied"):
+        os.truncate(path, 3 * SIZE * SIZE * (damage == "cut"))
+    for _ in range(2):
+        assert torch.equal(torch.cat([x for x, _ in feed.in_order(2)]), expected)
+    about = [line for line in lines if "damaged" in line or "others" in line]
+    assert len(about) == (0 if damage in ("gone", "replaced") else 2)

@@ -104,6 +104,8 @@ class Pictures:
         self.pool, self.build, self.device = cache.pool, cache.build, cache.device
         self.records = [self._known(row) for row in range(len(table))]
         self.checked = np.zeros(len(table), bool)
+        self._state = self.pool.state()
+        self._reported = 0  # damaged pictures
         self.copied = np.zeros(len(table), bool)  # to memory or to the device
         self.memory: Pixels | None = None
         self.resident: Tensor | None = None
@@ -135,15 +137,18 @@ class Pictures:
         """Copy pictures to `out`, waiting for those in decoding; return the errors by row."""
         errors: dict[int, DataError] = {}
         self._locate(rows, cancelled)
+        if (state := self.pool.state()) != self._state:  # perhaps overwritten
+            self.checked[:], self._state = False, state
         for row, pixels in zip(rows.tolist(), out, strict=True):
             if self.memory is not None and self.copied[row]:
                 pixels[...] = self.memory[row]  # numpy copies in this thread only, torch in many
                 continue
             record = self.records[row]
             assert record is not None  # `_locate` waited for it
-            pixels[...] = self.pool.slot(record.slot)
             try:
-                if not self.checked[row]:
+                if not self.pool.read_slot(record.slot, pixels):
+                    pixels[...] = self._decode_again(row, record).numpy()
+                elif not self.checked[row]:
                     self._check(row, record, pixels)
             except DataError as error:
                 errors[row] = error
@@ -223,7 +228,11 @@ class Pictures:
     def _decode_again(self, row: int, record: Record) -> Tensor:
         """Decode a picture whose slot is damaged, and repair the slot if possible."""
         path = path_of(self.table, row)
-        self.cache.progress.line(f"cache: {path} is damaged in the cache and is decoded again")
+        self._reported += 1
+        if self._reported == 1:
+            self.cache.progress.line(f"cache: {path} is damaged in the cache and is decoded again")
+        elif self._reported == 2:
+            self.cache.progress.line("cache: so are others, which are not named")
         try:
             picture = decode(Path(path), self.pool.shape[0])
         except DataError as error:

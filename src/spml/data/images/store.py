@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from importlib.metadata import version
+from io import FileIO
 from pathlib import Path
 from typing import NamedTuple
 
@@ -71,7 +72,7 @@ class Pool:
         self._lengths = (0, 0)  # of index and pixels when the index was last read
         self._claimed: dict[str, int] = {}
         self._next = 0
-        self._mapped: Pixels = np.empty((0, *self.shape), np.uint8)
+        self._file: FileIO | None = None  # stays readable if the file is deleted
         self._mutex = threading.Lock()
 
     def load(self) -> None:
@@ -151,15 +152,39 @@ class Pool:
                 if acquired and current is not None and current.slot == record.slot:
                     self._write(record.slot, pixels)
 
-    def slot(self, number: int) -> Pixels:
-        """Return a slot as uint8 (size, size, 3), mapped from the file."""
-        mapped = self._mapped
-        if number >= len(mapped):  # the file grows while pictures are decoded
-            path = self.folder / "pixels"
-            slots = path.stat().st_size // self.slot_bytes
-            mapped = self._mapped = np.memmap(path, np.uint8, "r", shape=(slots, *self.shape))
-        pixels: Pixels = mapped[number]
-        return pixels
+    def read_slot(self, number: int, out: Pixels) -> bool:
+        """Copy a slot to `out`; False if the file lacks it.
+
+        It is read, not mapped: a mapped file that another program shortens ends the process.
+        """
+        for attempt in range(2):
+            if (file := self._opened(again=attempt > 0)) is None:
+                return False
+            rest, offset = out.data.cast("B"), number * self.slot_bytes
+            while rest and (count := os.preadv(file.fileno(), [rest], offset)):
+                rest, offset = rest[count:], offset + count
+            if not rest:
+                return True
+        return False
+
+    def state(self) -> tuple[int, int] | None:
+        """Return length and time of modification of the slots' file, which writing changes."""
+        if (file := self._opened()) is None:
+            return None
+        status = os.fstat(file.fileno())
+        return status.st_size, status.st_mtime_ns
+
+    def _opened(self, again: bool = False) -> FileIO | None:
+        """Return the file of the slots; open it again if another has taken its place."""
+        path = self.folder / "pixels"
+        with self._mutex, suppress(FileNotFoundError):
+            if self._file is not None and again:
+                now, then = path.stat(), os.fstat(self._file.fileno())
+                if not os.path.samestat(now, then):
+                    self._file = None
+            if self._file is None:
+                self._file = FileIO(path)
+        return self._file
 
     def summary(self, count: int, lacking: int, *, background: bool) -> str:
         """Describe a use of the pool in a line: pictures, size, folder, pictures to decode."""
