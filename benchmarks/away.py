@@ -135,7 +135,7 @@ def train(home: Path, lists: list[str], words: list[str], minutes: float) -> Non
 def stop(home: Path) -> None:
     """Interrupt the plan and wait while its runs are saved."""
     if number := running(home):
-        os.kill(number, signal.SIGINT)
+        os.kill(number, signal.SIGTERM)
     while running(home):
         time.sleep(1)
 

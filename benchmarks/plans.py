@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -188,6 +189,7 @@ def make(setup: Setup, every: Sequence[Plan], store: RunStore, options: argparse
     )
     printed = {run.id for run in needed(every, store) if store.outcome(run.id)}
     workers = Workers(job, options.jobs)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # shells disable Ctrl-C in background
     try:
         while workers.alive() and time.time() < end:
             time.sleep(1)
