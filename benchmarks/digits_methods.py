@@ -107,6 +107,7 @@ def run(part: str, name: str, row: Row, seed: int, folder: Path) -> tuple[str, R
         "seed": seed,
         "options": result["options"],
         **{key: result[key] for key in keys},
+        "head_structure": config.get("head_structure"),
         "history": history,
         "versions": config["versions"],
     }
@@ -198,8 +199,16 @@ def tables(results: dict[str, list[Record]]) -> str:
             str(len(maps[name])),
         ]
         lines.append("| " + " | ".join(cells) + " |")
+    before = sorted({r["row"] for r in results["runs"] if _earlier(r)})
+    if before:
+        lines += ["", f"With an earlier structure of the query head: {'; '.join(before)}."]
     versions = sorted({record["versions"]["torch"] for record in results["runs"]})
     return "\n".join([*lines, "", f"CPU, one thread each, torch {', '.join(versions)}."])
+
+
+def _earlier(record: Record) -> bool:
+    """Whether a run has a query head and was recorded before its structure was."""
+    return record["head"].startswith("query") and not record.get("head_structure")
 
 
 def _text(values: dict[str, Any]) -> str:

@@ -81,7 +81,7 @@ LAGC_CODE = "xiemk/SPML-LAC"
     the backbone's first layers learn too. RandAugment's number and magnitude (2 and 9) and the grey
     of the cut-out square are our choice. An empty mask gives 0, the queue drops its oldest labels
     and keeps the last of too many, and a batch without positives gives 0: the released code fails
-    in each case. [The query head](#mime) encodes no positions and has no dropout.
+    in each case. [The query head](#mime) has no positions or dropout.
     """,
     examples=["digits --method lagc --lr 1e-3 --head-lr 1"],
 )

@@ -84,8 +84,8 @@ Rule = Literal["add", "ignore"]
     On digits the gain over `an` comes from the head: `an` with the same head is as good
     ([table](#on-digits)).
 
-    Its head is a transformer, which fails at high learning rates: [results on
-    VOC2012](reproduction.md#query-heads), recorded with an earlier structure of the head.
+    [Results on VOC2012](reproduction.md#query-heads) have the head's earlier structure; a
+    transformer fails at high learning rates.
     """,
     examples=["digits --method mime --lr 1e-3 --head-lr 1"],
 )

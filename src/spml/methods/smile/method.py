@@ -81,20 +81,17 @@ ON_PICTURES = (
     classifier's part on feature vectors is $\hat k=\mu d+(1-\mu)\pi_0$ and $v$ = `rate`.
 
     **State and cost.** On feature vectors the graph, 8 (k + 1) bytes per item, and the features; on
-    pictures two numbers for each class and embedding dimension, a projection, and a queue of 2048
-    labels with two embeddings. The query head has about 151 million parameters on ResNet-50.
+    pictures a projection, two numbers for each class and dimension, and the queue. The query head
+    has about 151 million parameters on ResNet-50.
 
     **Differences.** The released code has feature vectors only; the form for pictures is that of
     MIME's author's repository. The released divergence has the wrong sign in its logs of gamma
     functions (`kl=released`); features are standardised here (`standardise=false` turns that off);
     one Adam with two parameter groups replaces two optimisers. On pictures the logs are exact, the
-    backbone's first layers learn too, and [the query head](#mime) encodes no positions and has no
-    dropout. The warm-up's loss is about ten times as large as the later one,
-    which keeps Adam's steps small afterwards: on small data `warmup=0` trains much faster.
+    backbone's first layers learn too, and [the query head](#mime) has no positions or dropout.
 
-    `--head query-normal:128 --set contrast=means --set detach=true --set tau=1` with `queue=512`
-    and `queue_temperature=0.5` is the form of the results recorded on
-    [VOC2012](reproduction.md#query-heads), under the head's earlier structure.
+    The [recorded results](reproduction.md#query-heads) had `--head query-normal:128`, its earlier
+    structure, `contrast=means`, `detach=true`, `tau=1`, `queue=512` and `queue_temperature=0.5`.
     """,
     examples=[
         "digits --method smile --lr 1e-3 --head-lr 1 --set warmup=0",
