@@ -147,7 +147,7 @@ def _without_removed(argv: Sequence[str]) -> list[str]:
     for flag in sorted(set(argv) & set(REMOVED_FLAGS)):
         log(f"{flag} has no effect any more; leave it out")
     words: list[str] = []
-    for word, following in zip(argv, [*argv[1:], ""], strict=True):
+    for word, following in zip(argv, [*argv, ""][1:], strict=True):
         if word in FORMER_SWITCHES and following not in ("True", "False"):
             words += FORMER_SWITCHES[word]
         elif word not in REMOVED_FLAGS:
