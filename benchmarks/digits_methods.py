@@ -208,7 +208,7 @@ def tables(results: dict[str, list[Record]]) -> str:
 
 def _earlier(record: Record) -> bool:
     """Whether a run has a query head and was recorded before its structure was."""
-    return record["head"].startswith("query") and not record.get("head_structure")
+    return record.get("head", "").startswith("query") and not record.get("head_structure")
 
 
 def _text(values: dict[str, Any]) -> str:
