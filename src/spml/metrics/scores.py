@@ -204,3 +204,14 @@ def ratio(part: npt.ArrayLike, whole: npt.ArrayLike) -> PerClass:
     """Part / whole, 0 if whole is 0."""
     part, whole = np.broadcast_arrays(np.asarray(part, np.float64), whole)
     return np.asarray(np.divide(part, whole, out=np.zeros(part.shape), where=whole > 0))
+
+
+def precision_recall_f1(
+    hits: npt.ArrayLike, chosen: npt.ArrayLike, total: npt.ArrayLike
+) -> tuple[PerClass, PerClass, PerClass]:
+    """Precision, recall and F1 from numbers of correct tags, of tags and of positives.
+
+    The numbers may be expected ones.
+    """
+    f1 = ratio(2 * np.asarray(hits), np.asarray(chosen) + total)
+    return ratio(hits, chosen), ratio(hits, total), f1

@@ -2,12 +2,19 @@
 
 from dataclasses import dataclass
 
-import numpy as np
 import numpy.typing as npt
 
 from spml.errors import UserError
 from spml.metrics.items import top_k as highest
-from spml.metrics.scores import Labels, Mask, PerClass, Values, ratio, reaches, scores_and_labels
+from spml.metrics.scores import (
+    Labels,
+    Mask,
+    Values,
+    precision_recall_f1,
+    ratio,
+    reaches,
+    scores_and_labels,
+)
 
 
 @dataclass(frozen=True)
@@ -70,17 +77,6 @@ def tag_metrics(tags: Mask, labels: Labels) -> ThresholdMetrics:
         OR=overall[1],
         OF1=_harmonic(*overall),
     )
-
-
-def precision_recall_f1(
-    hits: npt.ArrayLike, chosen: npt.ArrayLike, total: npt.ArrayLike
-) -> tuple[PerClass, PerClass, PerClass]:
-    """Precision, recall and F1 from numbers of correct tags, of tags and of positives.
-
-    The numbers may be expected ones.
-    """
-    f1 = ratio(2 * np.asarray(hits), np.asarray(chosen) + total)
-    return ratio(hits, chosen), ratio(hits, total), f1
 
 
 def _harmonic(a: float, b: float) -> float:

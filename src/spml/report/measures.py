@@ -14,8 +14,7 @@ from matplotlib.axes import Axes
 
 from spml.files import number
 from spml.metrics import average_precision, observed_average_precision
-from spml.metrics.scores import HIGHEST, num_reached
-from spml.metrics.thresholds import precision_recall_f1
+from spml.metrics.scores import HIGHEST, num_reached, precision_recall_f1
 from spml.report.figures import ABOVE, COLOURS, INK, draw
 from spml.report.format import NONE, count, percent
 from spml.report.probabilities import Array, Model

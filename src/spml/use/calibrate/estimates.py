@@ -16,8 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spml.metrics.draw import DrawFit, draw, fit_draw
-from spml.metrics.scores import Labels, Values, ratio, scores_and_labels
-from spml.metrics.thresholds import precision_recall_f1
+from spml.metrics.scores import Labels, Values, precision_recall_f1, ratio, scores_and_labels
 
 Array = npt.NDArray[np.float64]
 Figures = dict[str, Array]
