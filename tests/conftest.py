@@ -40,6 +40,14 @@ def write_scenes(path: Path, sizes: tuple[int, int, int]) -> Path:
     return path
 
 
+@pytest.fixture(autouse=True)
+def decoding_limits(monkeypatch):
+    """Restore the limits that a command sets for the processes that it starts."""
+    for name in ("SPML_DECODE_MEMORY", "SPML_MAX_PIXELS"):
+        monkeypatch.setenv(name, "1")
+        monkeypatch.delenv(name)
+
+
 @pytest.fixture(scope="session")
 def scenes_file(tmp_path_factory):
     """A small .npz of digit scenes."""

@@ -81,7 +81,7 @@ def test_a_drawn_logit_is_that_of_ten_drawn_embeddings():
     items = 40_000
     torch.manual_seed(0)
     head = build_head("query-normal:6", 8, 3).double().eval()
-    head.spread.weight.data *= 3
+    head.projection[-1].weight.data[6:] *= 3  # the rows of the deviations
     shown = head.detailed(torch.randn(1, 5, 8, dtype=torch.float64))
     logits, features = shown[0].detach(), shown[1].detach()
     weight, bias = head.read.weight.detach(), head.read.bias.detach()

@@ -125,7 +125,7 @@ class TestOnFeatureVectors:
         assert method.needs == {"items", "index"}
         assert losses.needs("smile") == {"items", "index", "features"}
         heads = losses.head("smile"), losses.head("smile", pictures=False)
-        assert heads == ("query-normal:128", None)
+        assert heads == ("query", None)
         value = method.double()(self.logits, self.observed, index=INDEX)
         assert value == table_form(**TABLE)(self.logits, self.observed, index=INDEX)
         pictures = named.with_labels(named.sparse)

@@ -17,6 +17,7 @@ ALLOWED = {  # comparisons of scores with something else than a tag's threshold
     "methods/en.py: scores <= scores.kthvalue(count).values",  # the lowest share of a batch
     "methods/em_apl.py: targets <= self.thresholds.to(targets.dtype)",  # its own pseudo-labels
     "methods/mime.py: logits.float().sigmoid() > self.theta",  # the method's own pseudo-labels
+    "methods/smile/image.py: context.logits >= smile.least",  # its pseudo-positives
     "metrics/items.py: scores >= lowest",  # coverage: down to an item's lowest positive
     "model/calibration.py: logits >= bend",  # the segment of a piecewise linear map
     "use/review/review.py: one.probability >= least",  # the end of a list, not a tag

@@ -19,14 +19,6 @@ def kilobyte(monkeypatch):
     return Budget()
 
 
-@pytest.fixture
-def limits(monkeypatch):
-    """Limits that the test may set."""
-    for name in ("SPML_DECODE_MEMORY", "SPML_MAX_PIXELS"):
-        monkeypatch.setenv(name, "1")
-        monkeypatch.delenv(name)
-
-
 def test_threads_wait_until_the_budget_has_room_for_their_picture(kilobyte):
     most, barrier = [], threading.Barrier(8)
 
@@ -47,7 +39,7 @@ def test_a_picture_above_a_budget_that_the_user_set_is_refused(kilobyte):
     assert kilobyte.taken == 0
 
 
-def test_a_picture_above_the_default_budget_is_decoded_alone(limits):
+def test_a_picture_above_the_default_budget_is_decoded_alone():
     budget = Budget()
     need = budget.limit + 1
     with budget.claim(need):
@@ -65,7 +57,7 @@ def claim(budget, need=1):
 
 
 @pytest.mark.parametrize("suffix", ["png", "jpg"])
-def test_both_decoders_keep_to_the_limits(tmp_path, limits, suffix):
+def test_both_decoders_keep_to_the_limits(tmp_path, suffix):
     path = tmp_path / f"a.{suffix}"
     Image.new("RGB", (50, 40)).save(path)
     set_limits(None, 1999)
@@ -78,7 +70,7 @@ def test_both_decoders_keep_to_the_limits(tmp_path, limits, suffix):
     assert decode(path).shape == (3, 40, 50)
 
 
-def test_commands_that_decode_have_the_limits(finished, pictures, limits, capsys):
+def test_commands_that_decode_have_the_limits(finished, pictures, capsys):
     photos, out = pictures.parent / "photos", pictures.parent / "p.csv"
     predict = f"predict {finished} {photos} --out {out}"
     assert spml(f"{predict} --max-pixels 400") == 2
