@@ -1,6 +1,6 @@
 """Classifier: normalise the inputs, run the backbone, apply the head."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import ClassVar, Self, overload
 
 import torch
@@ -211,9 +211,8 @@ class Classifier(nn.Module):
         """Set training mode; frozen batch norm stays in evaluation mode."""
         super().train(mode)
         if self.frozen_norm:
-            for module in self.backbone.modules():
-                if isinstance(module, nn.modules.batchnorm._BatchNorm):
-                    module.eval().requires_grad_(False)
+            for module in batch_norms(self.backbone):
+                module.eval().requires_grad_(False)
         return self
 
     @overload
@@ -229,3 +228,10 @@ class Classifier(nn.Module):
             return self.detailed(features)
         logits: Tensor = self.head(self.head_input(features))
         return logits
+
+
+def batch_norms(model: nn.Module) -> Iterator[nn.Module]:
+    """Yield the batch norms of a model."""
+    for module in model.modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            yield module

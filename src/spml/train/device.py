@@ -12,11 +12,11 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from spml.data.images.loader import Rows
 from spml.errors import UserError
 from spml.model import Classifier
+from spml.model.classifier import batch_norms
 from spml.runs.settings import Resolved
 
 HALF = ("16-mixed", "16")  # Lightning's names of float16 mixed precision
@@ -224,7 +224,7 @@ class _Gather(torch.autograd.Function):
 def norm_note(model: Classifier, processes: Processes) -> str | None:
     """Warn if each process normalises its share of a batch by itself; None if none does."""
     separate = processes.count > 1 and processes.device.type != "cuda"
-    if not separate or not any(isinstance(part, _BatchNorm) for part in model.modules()):
+    if not separate or not any(batch_norms(model)):
         return None
     return (
         f"batch norm on {processes.device.type} uses the share of each of {processes.count} "
