@@ -22,7 +22,9 @@ import time
 import urllib.error
 import urllib.request
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -83,18 +85,27 @@ def post(address: str, data: bytes) -> int:
         return 0
 
 
-def of_serve(model: Path, requests: int, minutes: float) -> dict[str, object]:
-    """Memory of the server before, at most and after the requests, and counts of its answers."""
+@contextmanager
+def serving(model: Path) -> Iterator[tuple[str, int]]:
+    """Serve a model; give the address for pictures and the process."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [*SPML, "serve", str(model), "--port", str(port)]
-    address = f"http://127.0.0.1:{port}/api/predict"
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         server.stdout.readline()
+        try:
+            yield f"http://127.0.0.1:{port}/api/predict", server.pid
+        finally:
+            server.terminate()
+
+
+def of_serve(model: Path, requests: int, minutes: float) -> dict[str, object]:
+    """Memory of the server before, at most and after the requests, and counts of its answers."""
+    with serving(model) as (address, process):
         post(address, png(64))
-        before, watch, picture = resident(server.pid), Watch(server.pid), png(SIDE)
+        before, watch, picture = resident(process), Watch(process), png(SIDE)
         answers: Counter[int] = Counter()
         end = time.monotonic() + 60 * minutes
 
@@ -110,8 +121,7 @@ def of_serve(model: Path, requests: int, minutes: float) -> dict[str, object]:
                 clients.submit(ask)
         time.sleep(2)
         watch.stop.set()
-        after = resident(server.pid)
-        server.terminate()
+        after = resident(process)
     named = {str(status): count for status, count in sorted(answers.items())}
     return {"before_mb": before, "peak_mb": watch.peak, "after_mb": after, "answers": named}
 

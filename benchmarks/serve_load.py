@@ -9,9 +9,7 @@ a second. Refusals are answers with 429 or 503; status 0 is a connection that br
 import argparse
 import io
 import json
-import socket
 import statistics
-import subprocess
 import tempfile
 import time
 from collections import Counter
@@ -19,26 +17,19 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
-from hostile_memory import SPML, Watch, post, resident, write_model
+from hostile_memory import Watch, post, resident, serving, write_model
 from PIL import Image
 
 
 def measure(model: Path, clients: int, minutes: float) -> dict[str, object]:
     """Serve the model to the clients."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    address = f"http://127.0.0.1:{port}/api/predict"
     buffer = io.BytesIO()
     pixels = np.random.default_rng(0).integers(0, 256, (300, 400, 3), np.uint8)
     Image.fromarray(pixels).save(buffer, "JPEG")
     picture = buffer.getvalue()
-    command = [*SPML, "serve", str(model), "--port", str(port)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None
-        server.stdout.readline()
+    with serving(model) as (address, process):
         post(address, picture)
-        before, watch = resident(server.pid), Watch(server.pid)
+        before, watch = resident(process), Watch(process)
         answers: Counter[int] = Counter()
         seconds: list[float] = []
         end = time.monotonic() + 60 * minutes
@@ -57,8 +48,7 @@ def measure(model: Path, clients: int, minutes: float) -> dict[str, object]:
                 pool.submit(ask)
         time.sleep(2)
         watch.stop.set()
-        after = resident(server.pid)
-        server.terminate()
+        after = resident(process)
     return {
         "clients": clients,
         "minutes": minutes,
