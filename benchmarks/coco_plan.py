@@ -17,7 +17,17 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from budget import Budget
-from plans import FRESH, HERE, LITE0, LR, ChosenIn, Setup, ablation, command_line
+from plans import (
+    FRESH,
+    HERE,
+    LR,
+    ChosenIn,
+    Setup,
+    ablation,
+    command_line,
+    protocol,
+    studied,
+)
 from selection import NARROW
 from voc_plan import HEAD_RATES, QUERY_ROWS
 
@@ -25,19 +35,9 @@ from spml.bench.plan import Case, Outcomes, Plan, Run
 from spml.bench.rows import method_cases, paper_methods
 from spml.train.resolve import GR_FLAT
 
-COMMON = {
-    **{
-        "backbone": LITE0,
-        "weights": "pretrained",
-        "size": 256,
-        "batch_size": 16,
-        "epochs": 8,
-        "flip": True,
-    },
-    **{"optimizer": "adam", "head_lr": 10.0},
-}
+COMMON = protocol(256, 16)
 AT_LR = {**COMMON, "lr": LR}
-STUDIED = {name: AT_LR[name] for name in ("backbone", "lr", "head_lr", "batch_size", "epochs")}
+STUDIED = studied(AT_LR)
 VERSIONS = ("22k",)  # of all tables but one, which has the whole lists
 TABLE_A: tuple[Case, ...] = (
     Case("an", "an"),

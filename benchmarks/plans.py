@@ -40,6 +40,25 @@ ONE_RATE = {"smile": "smile at one rate", "mime": "mime at one rate"}  # a metho
 TINY = {"backbone": "tiny", "weights": "none", "size": 64, "epochs": 1}
 
 
+def protocol(size: int, batch_size: int) -> dict[str, Any]:
+    """Settings that the runs of a plan share, the learning rate apart."""
+    return {
+        "backbone": LITE0,
+        "weights": "pretrained",
+        "size": size,
+        "batch_size": batch_size,
+        "epochs": 8,
+        "flip": True,
+        "optimizer": "adam",
+        "head_lr": 10.0,
+    }
+
+
+def studied(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings of the runs that studies read, which excludes trials."""
+    return {name: settings[name] for name in ("backbone", "lr", "head_lr", "batch_size", "epochs")}
+
+
 @dataclass(frozen=True)
 class ChosenIn:
     """A search that takes the settings which the rows of another table chose."""

@@ -18,7 +18,6 @@ from budget import Budget
 from plans import (
     FRESH,
     HERE,
-    LITE0,
     LR,
     RATES,
     HeadRates,
@@ -26,26 +25,17 @@ from plans import (
     ablation,
     command_line,
     comparison,
+    protocol,
+    studied,
 )
 
 from spml.analysis.sensitivity import STUDIES, Study
 from spml.bench.plan import Case, Plan
 from spml.bench.rows import method_cases, paper_methods
 
-COMMON = {
-    **{
-        "backbone": LITE0,
-        "weights": "pretrained",
-        "size": 448,
-        "batch_size": 8,
-        "epochs": 8,
-        "flip": True,
-    },
-    **{"optimizer": "adam", "head_lr": 10.0},
-}
+COMMON = protocol(448, 8)
 AT_LR = {**COMMON, "lr": LR}
-# settings of the studied runs, which excludes trials
-STUDIED = {name: AT_LR[name] for name in ("backbone", "lr", "head_lr", "batch_size", "epochs")}
+STUDIED = studied(AT_LR)
 PIXELS = ("original", "jpeg88-448")
 TABLE_A = {
     **{"an": {}, "an_ls": {}, "focal": {}, "hill": {"variant": "gr"}, "ll_r": {"delta": 0.002}},
