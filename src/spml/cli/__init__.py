@@ -236,7 +236,7 @@ class DecodeOptions:
     """Largest picture to decode, width times height. Default: 178 million, the most."""
 
     def limit_decoding(self) -> None:
-        """Set the limits of this process and of those that it starts."""
+        """Set the limits of this process and of its child processes."""
         if self.decode_memory is not None or self.max_pixels is not None:
             from spml.data.images.decode import set_limits
 

@@ -243,7 +243,7 @@ def one_cycle(done: float) -> float:
 def set_rates(
     optimizers: list[Any], settings: Resolved, stage: tuple[int, int], epochs: float
 ) -> None:
-    """Set the rates after that many epochs, as multiples of those they were built with.
+    """Set the learning rates after that many epochs, as multiples of their initial values.
 
     The stage is that of the method: the epochs before it, and its last epoch.
     """

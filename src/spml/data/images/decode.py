@@ -37,7 +37,7 @@ PIXEL_BYTES, JPEG_BYTES = 20, 10
 STRIP = 1 << 20  # pixels that are converted at once
 SHARE = 0.25  # of the free memory that decoding may take
 LARGE = 64 << 20  # bytes of a picture after which the C library gives freed memory back
-# Limits of this process and of those that it starts: gigabytes, and pixels of a picture.
+# Limits of this process and of its child processes: gigabytes, and pixels of a picture.
 MEMORY, PIXELS = "SPML_DECODE_MEMORY", "SPML_MAX_PIXELS"
 
 Image.init()  # once, before threads call it

@@ -79,7 +79,7 @@ class ImageForm(nn.Module):
         return total
 
     def distributions(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-        """Embeddings that describe the labels; means and log deviations of those that contrast.
+        """Embeddings that describe the labels; means and log deviations of the contrasted ones.
 
         The last is the deviation of the logit, None if it has none.
         """
